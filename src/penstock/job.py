@@ -35,6 +35,7 @@ PARCEL_BYTES = 64 * 1024
 
 # Our own tags: on every job of a detached task, and on what it enqueues (see operate.job_tree).
 DETACHED: Mapping[str, str] = {"detached": "yes"}
+CORRELATION = "correlation"  # the tag that goes from job to job
 PARENT = "penstock.parent"  # a name that no program has for a tag of its own
 
 
@@ -54,12 +55,14 @@ class Unique(msgspec.Struct, frozen=True):
     """While the job that holds `key` stands, no second one is stored.
 
     `until` says when it stops standing: "started", "ended", or "time" (then `seconds` from enqueue,
-    whatever becomes of the job; `seconds` with the other two is a limit as well).
+    whatever becomes of the job; `seconds` with the other two is a limit as well). With `replace`
+    the second takes the place of the first, as long as that was never claimed; not stored.
     """
 
     key: str
     until: str = "ended"
     seconds: float | None = None
+    replace: bool = False
 
 
 class Lane(msgspec.Struct, frozen=True):

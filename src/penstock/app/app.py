@@ -10,21 +10,32 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack
 
 from penstock.app.clock import GUESSED_CLOCK, AnyClock, RemoteClock
 from penstock.app.code_digest import code_digest
 from penstock.app.encrypted_broker import encrypted
 from penstock.app.end_hooks import EndHooks
-from penstock.app.queue_options import DeclaredQueues
+from penstock.app.flows import AppFlows
+from penstock.app.key_file import find_keys
+from penstock.app.queue_options import DeclaredQueues, options_of
+from penstock.app.reads import AppReads
 from penstock.app.registry import Registry
 from penstock.app.resources import Resources
-from penstock.app.settings import ResolvedUrl, calling_file, mask, resolve_app_name, resolve_url
+from penstock.app.settings import (
+    ResolvedUrl,
+    calling_file,
+    mask,
+    project_root,
+    resolve_app_name,
+    resolve_url,
+)
 from penstock.app.store_retry import Patience
+from penstock.app.topics import AppTopics, Topics
 from penstock.broker.protocol import Broker
 from penstock.broker.values import Enqueued
 from penstock.brokers import open_broker
@@ -38,15 +49,17 @@ from penstock.enqueue.tracing import switched_on, trace
 from penstock.errors import Refused
 from penstock.flows.compose import Jobs, named_jobs, resent_as, to_store
 from penstock.flows.flow import Flow, OnFailure
-from penstock.flows.named import FlowHandle, NamedFlow, find_flows
+from penstock.flows.named import NamedFlow
 from penstock.flows.signals import check_signal, with_deadlines
 from penstock.flows.state_codec import StateCodec
 from penstock.job import Job, Parcel
 from penstock.rules.limits import limit_rule
 from penstock.rules.rule import Rule
-from penstock.run.current import CURRENT, refuse_inside_transaction, with_parent
+from penstock.run.current import CURRENT, refuse_inside_transaction
+from penstock.run.inherited_tags import inherited_tags
 from penstock.schedules.registered import Schedules
 from penstock.task.option_checks import check_crash_budget, check_identifier
+from penstock.task.option_types import QueueDeclaration
 from penstock.task.task import Task
 
 if TYPE_CHECKING:
@@ -57,7 +70,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S")
 T = TypeVar("T")
 J = TypeVar("J", bound=Job[Any] | Parcel)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,7 +80,7 @@ _HOOK_SECONDS = 5.0  # that `close` waits for hooks
 _apps: weakref.WeakSet[App] = weakref.WeakSet()
 
 
-class App(Registry):
+class App(Registry, AppFlows, AppReads, AppTopics):
     """The tasks of a program, and where their jobs are stored.
 
     Without a URL: PENSTOCK_URL, else the profile in penstock.toml, else `penstock.db` beside the
@@ -77,7 +89,9 @@ class App(Registry):
     Programs of different `name` may share a store and never run each other's jobs. Without one:
     PENSTOCK_APP_NAME, else `app_name` in penstock.toml, else "", which all unnamed programs share.
 
+    `keys` encrypts what is stored. Without it: PENSTOCK_KEY_FILE, else `key_file` of the profile.
     `crash_budget`: how many crashes end a job, where task and queue say nothing; 3.
+    `queue_defaults`: options of its queues where they say nothing, as one of `penstock.presets`.
     """
 
     def __init__(
@@ -88,6 +102,7 @@ class App(Registry):
         broker: Broker | None = None,
         clock: AnyClock | None = None,
         crash_budget: int | None = None,
+        queue_defaults: QueueDeclaration | None = None,
         keys: KeyRing | None = None,
     ) -> None:
         if url is not None and broker is not None:
@@ -99,7 +114,7 @@ class App(Registry):
         self.crash_budget = check_crash_budget(crash_budget)
         self._name = name and check_identifier("app", name)
         self._beside: Path | None = calling_file()
-        self._keys = keys
+        self._keys, self._finds_keys = keys, broker is None
         broker = broker and encrypted(broker, keys)
         self._given = broker
         self._broker: Broker | None = broker
@@ -107,10 +122,11 @@ class App(Registry):
         self._clock = clock or (GUESSED_CLOCK if broker is None else broker.clock)
         self._moved_by: float | None = None  # the seconds that the guess was off by
         self._lock = threading.Lock()
-        self._coalescer = Coalescer(self._send)
-        self.queues = DeclaredQueues()
+        self._coalescer = Coalescer(self._send, self._places)
+        self.queues = DeclaredQueues(options_of("App(queue_defaults=...)", queue_defaults or {}))
         self.schedules = Schedules(self)
         self.schedule = self.schedules.decorate
+        self.topics = Topics(self)
         self.resources = Resources()
         self.state_codecs: dict[str, StateCodec] = {}  # by the name of the flow
         self.ids: Ids = Ids(self._clock)
@@ -140,25 +156,42 @@ class App(Registry):
 
     # The store
 
+    @cached_property
+    def keys(self) -> KeyRing | None:
+        """The key ring: that of the code, else of a key file; see `app.key_file`."""
+        return self._keys or (self.configured_keys() if self._finds_keys else None)
+
+    def configured_keys(self) -> KeyRing | None:
+        """The key ring that settings name; an integration has settings of its own."""
+        return find_keys(self.resolved_url)
+
+    @property
+    def seals(self) -> bool:
+        """Whether it encrypts what it stores."""
+        return self.keys is not None
+
     @property
     def resolved_url(self) -> ResolvedUrl:
         """The store's URL, and where it came from; for people, mask it."""
         return resolve_url(self._url, self._beside)
 
+    def beside_project(self, path: str) -> Path:
+        """A relative path as every process of the program takes it, wherever that was started."""
+        return (project_root(self._beside) / path).absolute()
+
     @property
     def broker(self) -> Broker:
         """The store, opened if need be, with this program's queues declared in it."""
         broker = self._broker or self._open()
-        if self.queues.undeclared:
-            self.queues.declare(broker)
+        self.queues.prepare(broker, self)
         return broker
 
     def _open(self) -> Broker:
         with self._lock:
             broker = self._broker
             if broker is None:
-                opened = open_broker(self.resolved_url.url, self._own_clock)
-                broker = encrypted(opened, self._keys)
+                keys = self.keys
+                broker = encrypted(open_broker(self.resolved_url.url, self._own_clock), keys)
                 broker.traits.relaxed = self.queues.relaxed
                 broker.traits.ended = self.end_hooks.report
                 if self._moved_by is None:  # later openings find nothing that is still to be moved
@@ -166,6 +199,7 @@ class App(Registry):
                 self._clock, self.ids = broker.clock, Ids(broker.clock)
                 self._broker = broker
                 self.queues.declare_anew()
+                self.topics.declare_anew()
         return broker
 
     @property
@@ -219,16 +253,18 @@ class App(Registry):
     def replace_broker(self, broker: Broker) -> Generator[None]:
         """Use this broker, and its clock, instead; for tests."""
         before = (self._broker, self._given, self._clock, self.ids)
-        broker = encrypted(broker, self._keys)
+        broker = encrypted(broker, self.keys)
         broker.traits.ended = self.end_hooks.report
         self._broker = self._given = broker
         self._clock, self.ids = broker.clock, Ids(broker.clock)
         self.queues.declare_anew()
+        self.topics.declare_anew()
         try:
             yield
         finally:
             self._broker, self._given, self._clock, self.ids = before
             self.queues.declare_anew()
+            self.topics.declare_anew()
 
     def close(self) -> None:
         """Close resources and the store; a later call opens them again."""
@@ -247,7 +283,7 @@ class App(Registry):
         _inherited.append((self._broker, self.resources))
         self._lock = threading.Lock()
         self._broker = self._given
-        self._coalescer = Coalescer(self._send)
+        self._coalescer = Coalescer(self._send, self._places)
         self.end_hooks = EndHooks(self)
         self.resources = self.resources.emptied()
 
@@ -279,7 +315,7 @@ class App(Registry):
         alone = flow is not None or has_unique_key(jobs)
         if connection is None and not alone and self._nothing_special():
             return self._coalescer.enqueue(jobs)
-        with self.sending(with_parent(jobs)) as sent:
+        with self.sending(inherited_tags(jobs, flow=flow is not None)) as sent:
             if connection is None:
                 refuse_inside_transaction("enqueue")
                 return self.ask(Sending(self._coalescer, self._send, sent, flow, alone=alone).send)
@@ -333,7 +369,7 @@ class App(Registry):
         alone = flow is not None or has_unique_key(jobs)
         if connection is None and not alone and self._nothing_special():
             return await self._coalescer.enqueue_async(jobs)
-        with self.sending(with_parent(jobs)) as sent:
+        with self.sending(inherited_tags(jobs, flow=flow is not None)) as sent:
             if connection is None:
                 refuse_inside_transaction("enqueue_async")
                 sending = Sending(self._coalescer, self._send, sent, flow, alone=alone)
@@ -352,6 +388,9 @@ class App(Registry):
             return broker.enqueue(jobs, connection=connection)
         jobs = with_deadlines(jobs, broker.clock.now())
         return broker.enqueue(jobs, connection=connection, flow=flow)
+
+    def _places(self) -> Callable[[str], str] | None:
+        return None if self._broker is None else self._broker.traits.place_of
 
     def _handles(self, jobs: ToStore, answer: Enqueued) -> list[Handle[Any]]:
         standing = answer.standing
@@ -375,66 +414,23 @@ class App(Registry):
         encoded = encode_value(value, f"signal {check_signal(name)}")
         return len(self.broker.signal(name, encoded, author, reason))
 
-    # Flows
-
-    @overload
-    def flow(
-        self, name: str, *, find: Mapping[str, Any] | None = None, state: type[S]
-    ) -> NamedFlow[S]: ...
-    @overload
-    def flow(
-        self, name: str, *, find: Mapping[str, Any] | None = None, state: S
-    ) -> NamedFlow[S]: ...
-    @overload
-    def flow(
-        self, name: str, *, find: Mapping[str, Any] | None = None
-    ) -> NamedFlow[dict[str, Any]]: ...
-    def flow(
-        self, name: str, *, find: Mapping[str, Any] | None = None, state: Any = None
-    ) -> NamedFlow[Any]:
-        """A name to enqueue jobs under: `app.flow("access", find={"user": 62}).enqueue(job)`.
-
-        It is found by its properties (`app.find_flow`). `state` is what its jobs share: a type that
-        is made with its defaults, or a value; a dataclass, a Struct, a pydantic model or a dict.
-        """
-        return NamedFlow(self, check_identifier("flow", name), find, state)
-
-    def find_flow(self, name: str, /, **find: Any) -> FlowHandle[Any, Any] | None:
-        """The newest flow of this name that has all of these properties; None if there is none.
-
-        One whose property is a list has each of its elements.
-        """
-        return next(self.find_flows(name, **find), None)
-
-    def find_flows(self, name: str, /, **find: Any) -> Iterator[FlowHandle[Any, Any]]:
-        """As `find_flow`, all of them, newest first, read as far as you go."""
-        return find_flows(self, name, find)
-
-    def flow_handle(self, id: str) -> FlowHandle[Any, Any]:
-        """The handle of a flow that was stored before, named or not, by its id."""
-        return FlowHandle(self, parse_id(id))
+    # Queues and limits
 
     def queue(
         self,
         name: str,
-        *,
-        relaxed: bool = False,
-        fair: bool = False,
-        ordered: Literal["wait", "skip"] | None = None,
-        crash_budget: int | None = None,
+        preset: QueueDeclaration | None = None,
+        **options: Unpack[QueueDeclaration],
     ) -> str:
         """Register a queue with its options; registering it differently is refused.
 
-        `relaxed`: enqueue and settle do not wait for the disk; see the guarantees for what that
-        may cost. `fair`: keys take turns, so that none waits for all the jobs of another.
-        `ordered`: one job of each key at a time, in the order in which they were made; after one
-        failed for good, later jobs of its key wait ("wait") or go on ("skip"). Both are kept in the
-        store and hold for every program that uses it: declaring another order is refused.
-        `crash_budget`: how many crashes end its jobs, where their task says nothing.
+        They are those of `penstock.task.option_types.QueueDeclaration`, and hold where a task and
+        its jobs say nothing; `preset` is one of `penstock.presets`, or a dict: given options win.
+        The store keeps them: the declaration of the newest release that started stands, unless an
+        operator overrides it (`penstock queue set`). An order and limits hold for every program
+        that uses the queue.
         """
-        self.queues.register(
-            name, relaxed=relaxed, fair=fair, ordered=ordered, crash_budget=crash_budget
-        )
+        self.queues.register(name, options_of(f"queue {name}", {**(preset or {}), **options}))
         if self._broker is not None:
             self._broker.traits.relaxed = self.queues.relaxed
         return name

@@ -13,14 +13,23 @@ from typing import Any, cast
 
 import msgspec
 
-from penstock.app.key_ring import KeyRing, KeyUnknown
+from penstock.app.key_ring import SEALED, KeyRing, KeyUnknown
 from penstock.broker.filter import Filter
 from penstock.broker.protocol import Broker
 from penstock.broker.records import R
 from penstock.broker.traits import begins
-from penstock.broker.values import Action, Batch, Claimed, Enqueued, Settlement, Transaction, Wanted
+from penstock.broker.values import (
+    Action,
+    Batch,
+    Claimed,
+    Committed,
+    Enqueued,
+    Settlement,
+    Transaction,
+    Wanted,
+)
 from penstock.broker.views import Event, Note, Page
-from penstock.enqueue.secrets import HIDDEN
+from penstock.enqueue.secrets import HASH, HIDDEN
 from penstock.errors import Refused
 from penstock.flows.flow import Flow, JobOutput
 from penstock.job import Job, Outcome, Parcel, put_back
@@ -28,7 +37,7 @@ from penstock.schedules.schedule import Decision, Schedule
 
 _AS_IT_IS = frozenset(
     {
-        *("audit", "clear", "clock", "close", "commit_write", "count", "discard", "flow", "flows"),
+        *("audit", "clear", "clock", "close", "count", "discard", "flow", "flows"),
         *("gauge", "prune", "reach", "recover", "renew", "scan", "slices", "traits", "wait"),
         *("wake", "why", "workers"),
     }
@@ -36,6 +45,7 @@ _AS_IT_IS = frozenset(
 _NOTES = frozenset({"snapshot", "step", "event", "log"})  # the others are read by the store's side
 _UNSEALED = frozenset({b"null", msgspec.json.encode(HIDDEN)})  # the store has to tell these
 _NO_KEY_SECONDS = 30.0
+_MARK_SECONDS = 86400.0
 _Fields = dict[str, msgspec.Raw]
 
 
@@ -50,6 +60,7 @@ class EncryptedBroker:
     def __init__(self, store: Broker, keys: KeyRing) -> None:
         self.store = store
         self.keys = keys
+        self._marked: dict[str, float] = {}  # apps, and when they are to be marked again
 
     def __getattr__(self, name: str) -> Any:
         if name in _AS_IT_IS:
@@ -66,6 +77,8 @@ class EncryptedBroker:
         connection: Any = None,
         flow: Flow | None = None,
     ) -> Enqueued:
+        if connection is None:  # else the store may wait for the caller's own transaction
+            self._mark(jobs)
         sealed = self._sealed_all(jobs)
         return self.store.enqueue(sealed, batch=batch, connection=connection, flow=flow)
 
@@ -74,6 +87,7 @@ class EncryptedBroker:
         return cast("Any", self.store).join(self._sealed_all(jobs), flow=flow)
 
     def claim(self, wanted: Sequence[Wanted], settlements: Sequence[Settlement] = ()) -> Claimed:
+        self._mark([job for job, _ in settlements])
         answer = self.store.claim(wanted, [self.sealed_settlement(*pair) for pair in settlements])
         return msgspec.structs.replace(answer, jobs=[self._claimed(jobs) for jobs in answer.jobs])
 
@@ -90,7 +104,8 @@ class EncryptedBroker:
                 opened.append(job)
         return opened
 
-    def settle(self, pairs: Sequence[Settlement]) -> list[bool]:
+    def settle(self, pairs: Sequence[Settlement]) -> Sequence[bool | None]:
+        self._mark([job for job, _ in pairs])
         return self.store.settle([self.sealed_settlement(*pair) for pair in pairs])
 
     def begin(self) -> Transaction:
@@ -137,7 +152,7 @@ class EncryptedBroker:
         return self.store.signal(name, self.keys.seal(value, "result", None), author, reason)
 
     def put(self, record: R, author: str = "", reason: str = "") -> R:
-        if not isinstance(record, Schedule):
+        if not isinstance(record, Schedule):  # a subscription has no arguments
             return self.store.put(record, author, reason)
         kept = self.store.put(self._sealed_schedule(record), author, reason)
         return cast("R", self._opened_schedule(kept))
@@ -182,9 +197,25 @@ class EncryptedBroker:
         return [cast("R", self._opened_schedule(cast("Schedule", each))) for each in found]
 
     def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
+        self._mark(jobs)
         self.store.stage(write, part, self._sealed_all(jobs))
 
+    def commit_write(self, *args: Any, **kwargs: Any) -> Committed:
+        done = self.store.commit_write(*args, **kwargs)
+        return done._replace(left_out=tuple(self._shown(job) for job in done.left_out))
+
+    def get_many(self, ids: Sequence[str]) -> dict[str, Job[Any]]:
+        return {id: self._shown(job) for id, job in self.store.get_many(ids).items()}
+
     # Sealed
+
+    def _mark(self, jobs: Sequence[Job[Any] | Parcel]) -> None:
+        """Have the store remember whose jobs are encrypted: once a day is enough."""
+        now = self.store.clock.monotonic()
+        for app in {job.lane.app if isinstance(job, Parcel) else job.app for job in jobs}:
+            if now >= self._marked.get(app, now):
+                self.store.traits.mark_sealed(app)
+                self._marked[app] = now + _MARK_SECONDS
 
     def _sealed_all(self, jobs: Sequence[Job[Any] | Parcel]) -> list[Job[Any] | Parcel]:
         return [
@@ -219,7 +250,17 @@ class EncryptedBroker:
             )
             for name, value in arguments.items()
         }
-        return msgspec.json.encode({**whole, "args": sealed})
+        return msgspec.json.encode({**whole, **self._sealed_hash(whole, job), "args": sealed})
+
+    def _sealed_hash(self, body: _Fields, job: str | None) -> _Fields:
+        """The headers with the hash of the arguments sealed: who guesses could compare with it."""
+        headers = _hashed_headers(body)
+        if headers is None:
+            return {}
+        if not _as_sealed(headers[HASH]):  # else it was sealed by the first call
+            plain = msgspec.json.encode(headers[HASH])
+            headers[HASH] = self.keys.seal(plain, f"headers.{HASH}", job).decode()
+        return {"headers": msgspec.Raw(msgspec.json.encode(headers))}
 
     def sealed_settlement(self, job: Job[Any], outcome: Outcome) -> Settlement:
         sealed = msgspec.structs.replace(job, body=self._sealed_body(job.body, job.id))
@@ -247,7 +288,15 @@ class EncryptedBroker:
             name: msgspec.Raw(self.keys.open(bytes(value), f"args.{name}", job))
             for name, value in arguments.items()
         }
-        return msgspec.json.encode({**whole, "args": opened})
+        return msgspec.json.encode({**whole, **self._opened_hash(whole, job), "args": opened})
+
+    def _opened_hash(self, body: _Fields, job: str | None) -> _Fields:
+        headers = _hashed_headers(body)
+        if headers is None or not _as_sealed(headers[HASH]):
+            return {}
+        opened = self.keys.open(headers[HASH].encode(), f"headers.{HASH}", job)
+        headers[HASH] = msgspec.json.decode(opened, type=str)
+        return {"headers": msgspec.Raw(msgspec.json.encode(headers))}
 
     def _opened(self, job: Job[Any]) -> Job[Any]:
         return msgspec.structs.replace(job, body=self._opened_body(job.body, job.id))
@@ -325,6 +374,22 @@ def _fields(body: bytes) -> tuple[_Fields, _Fields] | None:
         return whole, msgspec.json.decode(whole["args"], type=_Fields)
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
         return None
+
+
+def _hashed_headers(body: _Fields) -> dict[str, str] | None:
+    """The headers of a body, if a hash of its arguments is among them."""
+    text = bytes(body.get("headers", b""))
+    if HASH.encode() not in text:
+        return None
+    try:
+        headers = msgspec.json.decode(text, type=dict[str, str])
+    except msgspec.DecodeError:
+        return None
+    return headers if HASH in headers else None
+
+
+def _as_sealed(text: str) -> bool:
+    return text.encode().startswith(SEALED)
 
 
 def _place_of(kind: str, name: str) -> str:

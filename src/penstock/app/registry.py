@@ -28,8 +28,10 @@ from penstock.flows.flow import WAIT_TASK
 from penstock.job import Job
 from penstock.schedules.registered import Schedules
 from penstock.task.batch import AsyncBatchTask, PlainBatchTask
+from penstock.task.dataset import DATASETS, Dataset, runner_of
 from penstock.task.option_types import (
     BatchOptions,
+    DatasetOptions,
     DeclareOptions,
     TaskOptions,
     check_options,
@@ -39,7 +41,7 @@ from penstock.task.signature import check_function, visible_names
 from penstock.task.task import AsyncTask, PlainTask, Task, stub
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.enqueue.tracing import Tracing
 
@@ -51,6 +53,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 Hook = Literal["claimed", "succeeded", "failed", "timed_out", "crashed", "expired", "cancelled"]
 _HOOKS: tuple[Hook, ...] = get_args(Hook)
 _TASK, _BATCH, _DECLARE = map(names_of, (TaskOptions, BatchOptions, DeclareOptions))
+_DATASET = names_of(DatasetOptions)
 _TASKS, _BATCH_TASKS = (PlainTask, AsyncTask), (PlainBatchTask, AsyncBatchTask)
 
 
@@ -101,6 +104,14 @@ class SparkTaskMaker(Protocol):
     ) -> PlainTask[P, R]: ...
 
 
+class DatasetMaker(Protocol):
+    """`@app.dataset(...)`: makes a Dataset of the function below it."""
+
+    def __call__(
+        self, function: Callable[Concatenate[SparkSession, P], DataFrame], /
+    ) -> Dataset[P]: ...
+
+
 class Registry:
     """The tasks of a program, its hooks and its middleware."""
 
@@ -109,6 +120,7 @@ class Registry:
     def __init__(self) -> None:
         self.tasks: dict[str, Task[..., Any]] = {}
         self._aliases: dict[str, Task[..., Any]] = {}
+        self.datasets: dict[str, Dataset[...]] = {}
         self.hooks: dict[str, tuple[Callable[..., Any], ...]] = {}
         self.middlewares: tuple[Callable[..., Any], ...] = ()
         self.async_middlewares: tuple[Callable[..., Any], ...] = ()
@@ -160,6 +172,30 @@ class Registry:
         """
         check_options("@app.batch_task", _BATCH, options)
         return cast("BatchTaskMaker", self._maker(_BATCH_TASKS, {**options, "size": size}))
+
+    def dataset(self, **options: Unpack[DatasetOptions]) -> DatasetMaker:
+        """Make a dataset of a function of (spark, interval, inputs...) that returns a frame.
+
+        `partition="day"` and `table="lake/rides"` are required. Each partition is made by a job,
+        and committed once. The options are those of `penstock.task.option_types.DatasetOptions`.
+        """
+        check_options("@app.dataset", _DATASET, options)
+        frame = _caller()
+
+        def make(function: Any) -> Dataset[...]:
+            check_function(function)
+            dataset: Dataset[...] = Dataset(cast("Any", self), function, options)
+            task_options: dict[str, Any] = {
+                "queue": DATASETS,
+                **{name: value for name, value in options.items() if name in _TASK},
+            }
+            runner = runner_of(dataset)
+            dataset.task = self._make(runner, frame, _TASKS, task_options, None)
+            self.schedules.adopt(function, dataset.task)
+            self.datasets[dataset.name] = dataset
+            return dataset
+
+        return cast("DatasetMaker", make)
 
     def declare(self, name: str, **options: Unpack[DeclareOptions]) -> TaskMaker:
         """Over a typed stub: a task whose code lives elsewhere; enqueued, not run, here."""

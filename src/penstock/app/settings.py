@@ -1,6 +1,7 @@
 """Which store is meant: the argument, PENSTOCK_URL, penstock.toml, or a file beside the project.
 
     # penstock.toml
+    app = "shop.jobs:app"            # what commands take as TARGET or --app if they are given none
     app_name = "shop"                # or PENSTOCK_APP_NAME: which program this is, see App.name
 
     [profiles.default]
@@ -8,6 +9,9 @@
 
     [profiles.production]            # chosen by PENSTOCK_PROFILE=production
     url = "sqlite:////var/lib/shop/jobs.db"
+    key_file = "/run/secrets/shop.key"   # or PENSTOCK_KEY_FILE: see app.key_file
+
+    [alerts]                         # what `penstock dashboard` watches: see operate.alerts
 
 Paths are anchored at the project of the file that makes the App, never at the directory that a
 process happens to run in: a worker and a web server started from two places meet in one file.
@@ -35,10 +39,11 @@ _PORT = re.compile(r"\d*(?:[,/?#]|$)")
 
 
 class ResolvedUrl(NamedTuple):
-    """Where the store is, and who said so."""
+    """Where the store is, and who said so; of a profile also where its keys are."""
 
     url: str
     source: str
+    key_file: Path | None = None
 
 
 def resolve_url(
@@ -55,13 +60,13 @@ def resolve_url(
     if from_environment and profile is None:
         return ResolvedUrl(anchor(from_environment, root), "PENSTOCK_URL")
     profile_name = profile or os.environ.get("PENSTOCK_PROFILE")
-    file = _upward(_start(beside), (SETTINGS_FILE,))
-    if file is not None and (from_file := _profile_url(file, profile_name)) is not None:
-        name, profile_url = from_file
-        return ResolvedUrl(anchor(profile_url, file.parent), f"profile {name} of {file}")
+    file = _settings_file(beside)
+    if file is not None and (from_file := _profile(file, profile_name)) is not None:
+        return from_file
     if profile_name is not None and file is None:
         raise Refused(
-            f"PENSTOCK_PROFILE={profile_name}, but there is no {SETTINGS_FILE} at or above {root}"
+            f"PENSTOCK_PROFILE={profile_name}, but there is no {SETTINGS_FILE} at or above {root}:"
+            " PENSTOCK_SETTINGS=FILE names one elsewhere"
         )
     return ResolvedUrl(anchor("sqlite:///penstock.db", root), f"the default, beside {root}")
 
@@ -70,13 +75,31 @@ def resolve_app_name(beside: Path | None = None) -> tuple[str, str]:
     """The name of the program, "" if nobody gave it one, and where it came from."""
     if name := os.environ.get("PENSTOCK_APP_NAME"):
         return name, "PENSTOCK_APP_NAME"
-    file = _upward(_start(beside), (SETTINGS_FILE,))
+    file = _settings_file(beside)
     if file is None:
         return "", "the default"
     name = _settings(file).get("app_name", "")
     if not isinstance(name, str):
         raise Refused(f'{file}: app_name = {name!r}: a text, as app_name = "shop"')
     return name, f"app_name of {file}"
+
+
+def resolve_app_target() -> str | None:
+    """The app that penstock.toml names, for commands that need one and were given none."""
+    file = _settings_file(None)
+    target = None if file is None else _settings(file).get("app")
+    if target is None or (isinstance(target, str) and target.strip()):
+        return target
+    raise Refused(f'{file}: app = {target!r}: a target, as app = "shop.jobs:app"')
+
+
+def alert_settings() -> tuple[dict[str, Any], Path | None]:
+    """The table [alerts] of penstock.toml as it is written, and the file; empty without one."""
+    file = _settings_file(None)
+    table: Any = {} if file is None else _settings(file).get("alerts", {})
+    if not isinstance(table, dict):
+        raise Refused(f'{file}: alerts is a table: [alerts.late] and wait = "5m" below it')
+    return cast("dict[str, Any]", table), file
 
 
 def project_root(beside: Path | None = None) -> Path:
@@ -155,6 +178,18 @@ def _start(beside: Path | None) -> Path:
     return Path.cwd() if beside is None else beside.absolute().parent
 
 
+def _settings_file(beside: Path | None) -> Path | None:
+    """That of PENSTOCK_SETTINGS, for processes that run anywhere; else beside the project."""
+    if named := os.environ.get("PENSTOCK_SETTINGS"):
+        file = Path(named).absolute()
+        if not file.is_file() or not is_credible(file):
+            raise Refused(
+                f"PENSTOCK_SETTINGS={named}: there is no such file, or others may change it"
+            )
+        return file
+    return _upward(_start(beside), (SETTINGS_FILE,))
+
+
 def _upward(start: Path, names: tuple[str, ...]) -> Path | None:
     for folder in (start, *start.parents):
         for name in names:
@@ -170,7 +205,7 @@ def _settings(file: Path) -> dict[str, Any]:
         raise Refused(f"{file} cannot be read: {error}") from error
 
 
-def _profile_url(file: Path, chosen: str | None) -> tuple[str, str] | None:
+def _profile(file: Path, chosen: str | None) -> ResolvedUrl | None:
     profiles: Any = _settings(file).get("profiles", {})
     profiles = cast("dict[str, Any]", profiles if isinstance(profiles, dict) else {})
     name = chosen or "default"
@@ -180,7 +215,12 @@ def _profile_url(file: Path, chosen: str | None) -> tuple[str, str] | None:
         known = ", ".join(sorted(profiles)) or "none"
         raise Refused(f"{file} has no profile {chosen!r} (PENSTOCK_PROFILE); there is: {known}")
     profile: Any = profiles[name]
-    url: Any = cast("dict[str, Any]", profile).get("url") if isinstance(profile, dict) else None
+    profile = cast("dict[str, Any]", profile if isinstance(profile, dict) else {})
+    url, key_file = profile.get("url"), profile.get("key_file")
     if not isinstance(url, str):
         raise Refused(f'{file}: profile {name} has no url; write url = "sqlite:///penstock.db"')
-    return name, url
+    if key_file is not None and not isinstance(key_file, str):
+        raise Refused(f'{file}: profile {name}: key_file is the path of a file, as "shop.key"')
+    source = f"profile {name} of {file}"
+    keys = None if key_file is None else file.parent / key_file
+    return ResolvedUrl(anchor(url, file.parent), source, keys)

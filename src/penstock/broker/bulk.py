@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from penstock.broker.position import BEGINNING, Position
 from penstock.broker.slice import Reach, Selection, Slice
+from penstock.broker.values import Committed, Epoch
 from penstock.job import Job, Parcel
 
 
@@ -26,18 +27,29 @@ class Bulk(Protocol):
         """
         ...
 
-    def commit_write(self, write: str, parts: Mapping[str, int]) -> int:
+    def commit_write(
+        self, write: str, parts: Mapping[str, int], token: str = "", epoch: Epoch | None = None
+    ) -> Committed:
         """Store the jobs of these parts, all or nothing, and delete the write's other parts.
 
         `parts` says how many jobs each part has; refused if the store has another number. Ids that
         were stored before, and jobs whose unique key is held, are left out as in `enqueue`. A write
         is committed once: a second call, whatever its parts, stores nothing. Returns how many jobs
-        the write has.
+        the write has, the `token` of the call that committed it, this one or an earlier one, and
+        the jobs with derived ids that it left out although their bodies are not those stored.
+
+        That it was committed is remembered for ever; of a write whose name begins with `UNNAMED`,
+        until it is pruned. With `epoch`, the last epoch of the stream is remembered, and stands
+        for all before it: those are committed, with 0 jobs and no token.
         """
         ...
 
     def discard(self, write: str) -> None:
         """Delete what is staged of a write; what was committed of it stays."""
+        ...
+
+    def get_many(self, ids: Sequence[str]) -> dict[str, Job[Any]]:
+        """The jobs of these ids that the store has, each as `get` returns it."""
         ...
 
     def reach(

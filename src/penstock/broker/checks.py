@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from penstock.enqueue.ids import parse_id, time_of
@@ -157,17 +158,28 @@ def check_job(job: Job[Any]) -> None:
         if time is not None and not math.isfinite(time):
             message = f"{word} {time!r} of job {job.id} is not a time"
             raise Refused(message)
-    texts = [("key", job.key), ("unique key", job.unique.key if job.unique else None)]
-    texts += [("tag", text) for pair in job.tags.items() for text in pair]
-    for word, text in texts:
-        check_text(word, text)
+    check_text("key", job.key)
+    for text in chain.from_iterable(job.tags.items()):
+        check_text("tag", text)
     if job.unique is not None:
+        check_text("unique key", job.unique.key)
         if job.unique.until not in _SCOPES:
             message = f"unique until {job.unique.until!r}: write one of {', '.join(_SCOPES)}"
             raise Refused(message)
         if job.unique.until == "time" and job.unique.seconds is None:
             message = f"unique key {job.unique.key!r} until 'time' needs a number of seconds"
             raise Refused(message)
+
+
+def check_joined(jobs: Iterable[Job[Any]]) -> None:
+    """Refuse in the caller's transaction what locks rows that others need until it ends."""
+    for job in jobs:
+        if job.unique is not None and job.unique.replace:
+            raise Refused(
+                f"unique={job.unique.key!r} with replace=True cannot join the caller's transaction:"
+                " the job that it replaces would be locked until that ends. Enqueue after the"
+                " commit"
+            )
 
 
 def check_batch(batch: str, count: int, stored: int) -> None:

@@ -69,6 +69,9 @@ class Control(Protocol):
         A Schedule that is new, or whose times changed, begins now: no earlier slot is ever decided.
         Any other change keeps its decided slots, and whether it is paused.
 
+        A Subscription is kept as it is. A publication goes to the subscriptions that are kept when
+        it is made; putting or clearing one changes no job.
+
         A Mark says how far a lake has this history, and is returned with its gap. Rows behind it
         are pruned `hold` seconds later than others, and are named in its gap before they go. A gap
         stays until a mark is put that names it. A mark moves forward only, unless it is `restored`.
@@ -80,8 +83,8 @@ class Control(Protocol):
     def clear(self, kind: type[Record], record_id: str, author: str = "", reason: str = "") -> bool:
         """Delete a record of this kind; False if there is none.
 
-        The id of a rule is `Rule.id` (or `rule_id(...)`), of a schedule its name, of a mark its
-        lake. The jobs of a schedule stay.
+        The id of a rule is `Rule.id` (or `rule_id(...)`), of a schedule or a subscription its name,
+        of a mark its lake. The jobs of a schedule or a subscription stay.
         """
         ...
 

@@ -71,8 +71,11 @@ class Core(Protocol):
         """
         ...
 
-    def settle(self, pairs: Sequence[Settlement]) -> list[bool]:
+    def settle(self, pairs: Sequence[Settlement]) -> Sequence[bool | None]:
         """Apply outcomes to claimed jobs; False for each that this attempt no longer holds.
+
+        None, of a store on several servers: the one that the job is on is away, others are not, and
+        this outcome has to be sent again. Of a single outcome that is an error.
 
         State, counters, result, unique key and history change in one transaction;
         `broker.settlement.settled` decides them. A lapse beyond the crash budget is `failed:

@@ -16,7 +16,6 @@ import msgspec
 from penstock.broker.views import Count, Event
 
 MINUTE = 60.0
-_SET_BACK = 5  # minutes; a clock that went back farther begins anew
 
 
 class Gauge(msgspec.Struct, frozen=True):
@@ -35,20 +34,6 @@ class Gauge(msgspec.Struct, frozen=True):
     @property
     def empty(self) -> bool:
         return self == Gauge(self.queue)
-
-
-class Gauged(msgspec.Struct, frozen=True):
-    """What the store keeps of the last gauges: their minute, and the queues that were not empty."""
-
-    minute: int = -1
-    queues: tuple[str, ...] = ()
-
-    def due(self, minute: int) -> bool:
-        """Whether this minute has no gauges yet."""
-        return not minute <= self.minute <= minute + _SET_BACK
-
-    def after(self, minute: int, gauges: Iterable[Gauge]) -> Gauged:
-        return Gauged(minute, tuple(gauge.queue for gauge in gauges if not gauge.empty))
 
 
 def last_gauges(rows: Iterable[Event]) -> dict[str, tuple[float, Gauge]]:

@@ -1,6 +1,6 @@
 """Marks: how far lakes have the history of a store, which is pruned only below.
 
-A lake tells its mark after its own manifest is written: a store may know less than a lake has,
+A lake tells its mark after its own commit: a store may know less than a lake has,
 never more. What a lake has not yet is kept for the mark's `hold`; what goes after that is written
 down in the mark's gap before it goes, and stays there until the lake has said that it knows.
 """
@@ -32,7 +32,7 @@ class Gap(msgspec.Struct, frozen=True):
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
     """A lake has every row of this history up to and with `position`."""
 
-    lake: str  # the id in its manifest
+    lake: str  # the id in its log
     position: Position = BEGINNING
     hold: float = HOLD_SECONDS  # how long rows are kept for it, beyond their retention
     place: str = ""  # where it is, for people

@@ -50,7 +50,7 @@ class Look(Protocol):
         ...
 
     def records(self, kind: type[R]) -> list[R]:
-        """Every record of this kind: rules in force, schedules by name, marks by lake."""
+        """Every record of this kind: rules in force, marks by lake, the others by name."""
         ...
 
     def workers(self) -> list[WorkerRow]:

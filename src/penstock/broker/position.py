@@ -1,7 +1,7 @@
 """Positions of a history: opaque texts, made by the store whose history it is.
 
 Only that store compares two of them, or computes with one: whoever else has a position hands it
-back to the store that it is of (offsets and manifests hold {store id: position}), and asks whether
+back to the store that it is of (offsets and lakes hold {store id: position}), and asks whether
 two are equal, no more. A position that a store cannot have made is refused.
 
 A lake is files, and holds rows of stores that may be gone: there nobody can ask. So the positions

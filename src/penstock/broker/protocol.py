@@ -3,12 +3,12 @@
     enqueue --> claim --> settle            a job's way through the store
                 renew --> recover           beside it, for workers that die: no renewal, recovered
 
-34 verbs in four groups:
+35 verbs in four groups:
 
     Core      15  what producers and workers call: broker/core.py
     Control    6  what people and schedules do to jobs and records: broker/control.py
     Look       7  what people see: broker/look.py
-    Bulk       6  reads and writes of many rows in parallel, for Spark: broker/bulk.py
+    Bulk       7  reads and writes of many rows in parallel, for Spark: broker/bulk.py
 
 What to know before the first verb:
 
@@ -20,8 +20,8 @@ What to know before the first verb:
 - A verb that writes is **one transaction**: all of it is kept, or nothing. (`prune` alone goes
   page by page.)
 - **Time** is `clock`'s, which tests move; leases run on its monotonic time.
-- A **record** (rule, schedule, mark of a lake) is a value with an id. `put`, `clear` and `records`
-  serve every kind: a new kind needs no new verb.
+- A **record** (rule, schedule, subscription, mark of a lake) is a value with an id. `put`,
+  `clear` and `records` serve every kind: a new kind needs no new verb.
 - A **position** of the history is a text that the store makes. Nobody else compares two.
 - `traits` declares what the store is and which optional **capabilities** it has. Nobody probes for
   methods, and everything that is not a capability every store keeps.

@@ -1,21 +1,116 @@
 """Records: what a store keeps beside jobs, each under an id of its own.
 
-A rule, a schedule and the mark of a lake are records: values that are put, listed and cleared
-by the same three verbs. A new kind of record is a new value and a table for it, not a new verb.
+A rule, a schedule, a subscription, the mark of a lake and the map of shards are records: values
+that are put, listed and cleared by the same three verbs. A new kind of record is a new value, not a
+new verb; if nothing but its id is ever looked for, it is a line in `PLAIN_KINDS`, and every store
+keeps it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+import msgspec
+
+from penstock.broker import queue_options, shard_map
 from penstock.broker.lake_mark import Mark
+from penstock.broker.queue_options import QueueOptions
+from penstock.broker.shard_map import ShardMap, SplitEnqueue
+from penstock.enqueue import subscription
+from penstock.enqueue.subscription import Subscription
 from penstock.errors import Refused
 from penstock.rules.rule import Rule
 from penstock.schedules.schedule import Schedule
 
-Record = Rule | Schedule | Mark
+Record = Rule | Schedule | Mark | Subscription | QueueOptions | ShardMap | SplitEnqueue
 R = TypeVar("R", bound=Record)
+
+
+def _as_given(record: Any, author: str, reason: str) -> Any:
+    del author, reason
+    return record
+
+
+class PlainKind(NamedTuple):
+    """A kind of record that a store keeps as it is, under its id."""
+
+    type: type[Any]
+    name: str  # in the store, and of its rows of history
+    id_of: Callable[[Any], str]
+    check: Callable[[Any], object]
+    replaced: Callable[[Any, Any, float], Any]  # before, given, now: what is stored
+    # before, after, author, reason; None: the history does not tell of these.
+    event_data: Callable[[Any, Any, str, str], Mapping[str, Any]] | None
+    signed: Callable[[Any, str, str], Any] = _as_given
+    rules: Callable[[Any], Mapping[str, Rule]] | None = None  # by which it holds, by their ids
+
+    def rules_of(self, record: Any) -> Mapping[str, Rule]:
+        """The rules of a record; none of None."""
+        return {} if record is None or self.rules is None else self.rules(record)
+
+
+PLAIN_KINDS = (
+    PlainKind(
+        Subscription,
+        "subscription",
+        attrgetter("name"),
+        subscription.check_subscription,
+        subscription.replaced,
+        subscription.event_data,
+    ),
+    PlainKind(
+        QueueOptions,
+        "queue",
+        attrgetter("id"),
+        queue_options.check_queue_options,
+        queue_options.replaced,
+        queue_options.event_data,
+        queue_options.signed,
+        queue_options.rules_of,
+    ),
+    PlainKind(
+        ShardMap,
+        "shard_map",
+        attrgetter("id"),
+        shard_map.check_map,
+        shard_map.replaced_map,
+        None,
+    ),
+    PlainKind(
+        SplitEnqueue,
+        "split_enqueue",
+        attrgetter("id"),
+        shard_map.check_split,
+        shard_map.replaced_split,
+        None,
+    ),
+)
+
+
+def rule_changes(
+    before: Mapping[str, Rule], after: Mapping[str, Rule], standing: Iterable[Rule]
+) -> tuple[list[Rule], list[Rule]]:
+    """The rules to clear, and then those to put, when those of a record change.
+
+    A rule that a person put in the place of a declared one is left alone, unless this is of a
+    person, too.
+    """
+    stand = {rule.id: rule for rule in standing}
+    ours = {id for id, rule in before.items() if id in stand and _same(stand[id], rule)}
+    put = [
+        rule
+        for id, rule in after.items()
+        if before.get(id) != rule and (id not in stand or id in ours or rule.author or rule.reason)
+    ]
+    over = {rule.id for rule in put} & stand.keys()
+    gone = {id for id in ours if after.get(id) != before[id]}
+    return [stand[id] for id in stand if id in over | gone], put
+
+
+def _same(standing: Rule, rule: Rule) -> bool:
+    return msgspec.structs.replace(standing, created_at=0.0) == rule
 
 
 class RecordTable(Protocol[R]):
@@ -29,15 +124,23 @@ class RecordTable(Protocol[R]):
 
 
 class Records:
-    """The verbs `put`, `clear` and `records` of a store, over a table for each kind."""
+    """The verbs `put`, `clear` and `records` of a store, over a table for each kind.
+
+    `plain` makes the table of each of the `PLAIN_KINDS`.
+    """
 
     def __init__(
-        self, rules: RecordTable[Rule], schedules: RecordTable[Schedule], marks: RecordTable[Mark]
+        self,
+        rules: RecordTable[Rule],
+        schedules: RecordTable[Schedule],
+        marks: RecordTable[Mark],
+        plain: Callable[[PlainKind], RecordTable[Any]],
     ) -> None:
         self._tables: Mapping[type, RecordTable[Any]] = {
             Rule: rules,
             Schedule: schedules,
             Mark: marks,
+            **{kind.type: plain(kind) for kind in PLAIN_KINDS},
         }
 
     def put(self, record: R, author: str = "", reason: str = "") -> R:

@@ -1,7 +1,7 @@
 """Where settle, cancel and retry leave a job: the one place where counters and budgets are applied.
 
 Pure: a store reads the job, decides here and writes what this returns, the body included: that of
-an ended job has no secrets any more.
+an ended job has no secrets any more, but those that its task keeps (`keep_secrets`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from typing import Any
 import msgspec
 
 from penstock.enqueue.codec import read_body
-from penstock.enqueue.secrets import redact
+from penstock.enqueue.secrets import body_at_end, redact
 from penstock.errors import Refused
-from penstock.job import CRASH_BUDGET, ENDED, Job, Outcome, State
+from penstock.job import CRASH_BUDGET, ENDED, Job, Outcome, State, Unique
 
 LAPSE_DELAY = 1.0  # after the second lapse in a row; then twice as long each time
 LONGEST_LAPSE_DELAY = 300.0
+REPLACED = "replaced"  # the reason of a job whose place another one took
 
 
 def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> Job[Any]:
@@ -38,7 +39,7 @@ def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> 
             run_at = now + lapse_delay(lapses)
     return msgspec.structs.replace(
         job,
-        body=redact(job.body) if ended else job.body,
+        body=_ended_body(job, state, ended_at) if ended_at is not None else job.body,
         state=state,
         reason=reason,
         run_at=run_at,
@@ -76,8 +77,29 @@ def lapse_delay(lapses: int) -> float:
 def cancelled(job: Job[Any], reason: str, now: float) -> Job[Any]:
     """A job that does not run, as a cancel, its expiry or a failed need leaves it."""
     return msgspec.structs.replace(
-        job, body=redact(job.body), state=State.CANCELLED, reason=reason, ended_at=now
+        job, body=body_at_end(job.body, now), state=State.CANCELLED, reason=reason, ended_at=now
     )
+
+
+def replaced(job: Job[Any], now: float) -> Job[Any]:
+    """A job whose place another one under its unique key takes: nobody looks for its row."""
+    ended = cancelled(job, REPLACED, now)
+    return msgspec.structs.replace(ended, keep_until=now)
+
+
+def kept_unique(unique: Unique) -> Unique:
+    """The unique key as it is stored: `replace` is about the enqueue alone."""
+    return msgspec.structs.replace(unique, replace=False)
+
+
+def may_be_replaced(job: Job[Any]) -> bool:
+    """Whether nothing of the job was begun, so that another may stand in for it."""
+    return job.state is State.READY and job.attempt == 0
+
+
+def _ended_body(job: Job[Any], state: State, ended_at: float) -> bytes:
+    # One that succeeded cannot be retried, and so has no use for its secrets.
+    return redact(job.body) if state is State.SUCCEEDED else body_at_end(job.body, ended_at)
 
 
 def retried(job: Job[Any], state: State, now: float) -> Job[Any]:

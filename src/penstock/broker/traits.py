@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import msgspec
@@ -20,13 +20,25 @@ if TYPE_CHECKING:
 # begins: a task can open a transaction of the store's database, which ends with the job.
 # order across buckets: `claim` keeps its order over the whole store, not only in each bucket of
 #     ids; a store on several servers cannot.
+# limits across buckets: a limit of a queue or a task counts over the whole store; without it only
+#     limits per key are taken.
+# bulk: the verbs of `Bulk` but `get_many`, and marks of lakes: what Spark and its pipelines need.
 # scan as one look: all rows of a slice are as they were at one moment.
 # roles: the database itself decides who may block.
 Capability = Literal[
-    "joins", "joins later", "begins", "order across buckets", "scan as one look", "roles"
+    "joins",
+    "joins later",
+    "begins",
+    "order across buckets",
+    "limits across buckets",
+    "bulk",
+    "scan as one look",
+    "roles",
 ]
 # Of every store that keeps all jobs in one place and reads them in one transaction.
-ONE_PLACE: frozenset[Capability] = frozenset({"order across buckets", "scan as one look"})
+ONE_PLACE: frozenset[Capability] = frozenset(
+    {"order across buckets", "limits across buckets", "bulk", "scan as one look"}
+)
 
 
 _PROCESS_KEY = os.urandom(32)
@@ -46,8 +58,20 @@ class Traits(msgspec.Struct, kw_only=True):
     # Random bytes that belong to the store, for digests that nobody else can compute. Asked for
     # seldom; a store that keeps none has one for each process.
     digest_key: Callable[[], bytes] = lambda: _PROCESS_KEY
+    # The names of apps whose jobs are encrypted, as `mark_sealed` was called within the retention.
+    # Who has no key for them stores nothing for them. A store that keeps no such list has none.
+    sealed_apps: Callable[[], frozenset[str]] = frozenset
+    mark_sealed: Callable[[str], None] = lambda _: None
+    # About how much memory the open and failed jobs of each queue take; empty where jobs are on a
+    # disk. An estimate, from a few jobs of each.
+    queue_bytes: Callable[[], Mapping[str, int]] = dict
     # A number that changes with every rule and schedule; cheap enough to read before every start.
     rules_version: Callable[[], int]
+    # Of a store on several servers: what it could not see or reach when it last tried, a sentence
+    # for each. Looks leave that out.
+    missing: Callable[[], tuple[str, ...]] = tuple
+    # Jobs of one place are stored in one transaction; None: all are.
+    place_of: Callable[[str], str] | None = None
     # Queues whose jobs need not be on the disk when enqueue or settle returns: a crash of the
     # machine may lose the last jobs enqueued, and run the last ones settled again.
     relaxed: frozenset[str] = frozenset()

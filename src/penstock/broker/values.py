@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from penstock.broker.views import WorkerRow
+from penstock.enqueue.ids import is_derived
 from penstock.job import Job, Outcome
 
 Action = Literal["cancel", "retry", "delete"]  # what a person does to jobs
@@ -15,6 +16,31 @@ Settlement = tuple[Job[Any], Outcome]  # a claimed job, and how its attempt ende
 
 RETENTION_SECONDS = 14 * 86400.0  # how long what ended is kept, and ids are remembered
 STAGED_SECONDS = 86400.0  # how long a write that nobody adds to or publishes is kept
+UNNAMED = "unnamed/"  # how the name of a write begins that nobody can ask for again
+
+
+class Epoch(NamedTuple):
+    """A write that is one of a stream's, counted up: a store keeps only the last of each stream."""
+
+    stream: str
+    number: int
+
+
+class Committed(NamedTuple):
+    """What is known of a committed write."""
+
+    jobs: int
+    token: str  # of the call that committed it
+    # Left out by this call, since their derived ids were stored before, or by another part, with
+    # another body.
+    left_out: tuple[Job[Any], ...] = ()
+
+
+def differs(job: Job[Any], stored: Job[Any] | None) -> bool:
+    """Whether a job with a derived id was stored before in another form."""
+    if stored is None or not is_derived(job.id):
+        return False
+    return (job.lane, job.body) != (stored.lane, stored.body)
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -48,7 +74,9 @@ class Claimed(msgspec.Struct, frozen=True):
     """What a claim handed out, and which of the settlements that it carried were accepted."""
 
     jobs: Sequence[list[Job[Any]]]  # for each `Wanted`, in their order
-    accepted: list[bool]  # for each settlement: False if that attempt no longer held the job
+    # For each settlement: False if that attempt no longer held the job. None: the server that the
+    # job is on is away, and nothing is known; it has to be sent again.
+    accepted: Sequence[bool | None]
     # When to claim again although no hint came: the next job is due then, a rate limit lets more
     # start, or a rule ends. May be too early, never too late. None: at no time that is known.
     next_at: float | None = None

@@ -18,18 +18,21 @@ from penstock.job import Job, State
 
 LEASE_SECONDS = 15.0
 # Kinds of history rows that only `audit` writes.
-RECORDED = ("enqueue", "backfill", "operation", "login", "login_failed", "export")
+RECORDED = ("enqueue", "backfill", "operation", "login", "login_failed", "export", "forget_rows")
+# Kinds that only `gauge` writes, several a minute: not for people who read the history.
+MEASURED = ("gauge", "minute", "ten_minutes", "hour")
 QUEUED = b'{"name":"queued","value":{}}'  # data of the event with which a detached job begins
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One row of history: an attempt that ended (kind "attempt"), or a rarer event.
 
-    Kinds beside it: cancel, retry, delete, signal, rule, schedule, progress; enqueue, backfill,
-    operation, login, login_failed and export, of people (see `RECORDED`); event, of a name that the
-    job gives it, and of a detached job "queued" and "started"; gauge, see `gauge`; lake, see
+    Kinds beside it: cancel, retry, delete, signal, rule, queue, schedule, subscription, progress;
+    enqueue, backfill, operation, login, login_failed, export and forget_rows, of people (see
+    `RECORDED`); event, of a name that the job gives it, and of a detached job "queued" and
+    "started"; gauge, see `gauge`; minute, ten_minutes and hour, see `span_stats`; lake, see
     `lake_mark`; and flow, of a flow as a whole, under the flow's id: `data` has `says` (queued,
-    ended, cancel, retry, delete), `jobs`, and the flow's name and properties, if it has any.
+    ended, cancel, retry, delete), `jobs`, and the flow's name and properties, if any.
     """
 
     position: Position
@@ -135,9 +138,14 @@ class Why(msgspec.Struct, frozen=True):
     state: State | None
     cause: str
     sentence: str
+    # How many due jobs of its lane are before it; None: it is not ready, or they are not counted.
+    ahead: int | None = None
 
     def __str__(self) -> str:
         return self.sentence
+
+
+MANAGER, RECEIVER = "manager-", "receiver/"  # how the ids of their rows begin
 
 
 class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,9 +170,17 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state(self) -> str:
-        """One word: busy, idle, detached (a process of its own, for one job) or lapsed."""
-        taking = "busy" if self.running else "idle"
-        return "lapsed" if not self.alive else "detached" if self.queues == () else taking
+        """One word: busy, idle, detached (a process of its own, for one job), manager or lapsed."""
+        if not self.alive:
+            return "lapsed"
+        if self.queues == ():
+            return "manager" if self.id.startswith(MANAGER) else "detached"
+        return "busy" if self.running else "idle"
+
+    @property
+    def receiver(self) -> str:
+        """Of a receiver: whose token it has, and its name. Empty for a worker."""
+        return self.id.removeprefix(RECEIVER) if self.id.startswith(RECEIVER) else ""
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -178,6 +194,7 @@ class Note(msgspec.Struct, frozen=True):
     name: str = ""
     value: bytes = b"null"  # JSON
     at: float = 0.0
+    told: bool = True  # of progress: the history has it as well
 
 
 def audit_data(

@@ -14,18 +14,60 @@ from penstock.app.clock import SYSTEM_CLOCK, AnyClock
 from penstock.app.settings import mask
 from penstock.broker.protocol import Broker
 from penstock.brokers.condition import Fact, StoreCondition, Trouble
-from penstock.brokers.schemes import MEMORY, POSTGRES, SQLITE, has_roles, is_ours
+from penstock.brokers.schemes import (
+    MEMORY,
+    POSTGRES,
+    REDIS,
+    REMOTE,
+    SHARDS,
+    SQLITE,
+    has_roles,
+    is_ours,
+)
 from penstock.errors import Refused, StoreUnreachable
 
 if TYPE_CHECKING:
+    from penstock.brokers.key_views import KeyContent, KeyFamily
+    from penstock.brokers.other_queues import OtherQueues
     from penstock.brokers.third_party import OpenBroker
 
 
 def open_broker(url: str, clock: AnyClock | None = None, *, create: bool = True) -> Broker:
-    """The broker that a URL names: `sqlite:///path`, `postgresql://...`, `memory:`, or another's.
+    """The broker that a URL names: sqlite, postgresql, redis, memory, or of another package.
 
-    `create=False` refuses where there is no store yet: for those who only look.
+    `penstock://...` is the store of a manager, `shards:///...` a file that names several stores.
+    `create=False` refuses where there is no store yet: for those who only look. A store that is one
+    of several shards is refused by itself.
     """
+    if url.startswith(SHARDS):
+        from penstock.brokers.sharded.shards_file import open_file
+
+        return open_file(url, open_store, clock, create=create)
+    broker = open_store(url, clock, create=create)
+    if not (url.startswith(REMOTE) or url in MEMORY):  # a manager looked itself
+        _refuse_shard(url, broker)
+    return broker
+
+
+def _refuse_shard(url: str, broker: Broker) -> None:
+    """Whoever used one shard as a store would put jobs where nobody looks for them."""
+    from penstock.broker.shard_map import ShardMap
+
+    try:
+        kept = broker.records(ShardMap)
+    except BaseException:
+        broker.close()
+        raise
+    if kept:
+        broker.close()
+        raise Refused(
+            f"the store {mask(url)} is shard {kept[0].shard!r} of several: open all of them, with "
+            "the URL shards:///path/to/shards.toml"
+        )
+
+
+def open_store(url: str, clock: AnyClock | None = None, *, create: bool = True) -> Broker:
+    """As `open_broker`, of a single store, and also if it is one of several shards."""
     if url.startswith(SQLITE):
         from penstock.brokers.sqlite import SqliteBroker
 
@@ -35,6 +77,16 @@ def open_broker(url: str, clock: AnyClock | None = None, *, create: bool = True)
         from penstock.brokers.postgres import PostgresBroker
 
         return PostgresBroker(url, clock=clock, create=create)
+    if url.startswith(REMOTE):
+        need_driver(url)
+        from penstock.brokers.remote import RemoteBroker
+
+        return RemoteBroker(url, clock)
+    if url.startswith(REDIS):
+        need_driver(url)
+        from penstock.brokers.redis import RedisBroker
+
+        return RedisBroker(url, clock=clock, create=create)
     if url in MEMORY:
         from penstock.brokers.memory import MemoryBroker
 
@@ -46,7 +98,52 @@ def open_broker(url: str, clock: AnyClock | None = None, *, create: bool = True)
     raise _unknown(url, third_party.schemes())
 
 
-def store_condition(url: str, *, thorough: bool = False) -> StoreCondition:
+def open_other_queues(system: str, url: str, queues: Sequence[str] = ()) -> OtherQueues:
+    """The queues of Celery, RQ or BullMQ in a Redis, to be imported."""
+    if not url.startswith(REDIS):
+        raise Refused(f"{mask(url)!r} is no URL of Redis, where {system} keeps its queues")
+    need_driver(url)
+    from penstock.brokers.redis.other_queues import open_other_queues as in_redis
+
+    return in_redis(system, url, queues)
+
+
+def demo_url(url: str, name: str) -> str:
+    """The URL of a new store of this name on the server of a URL, for a demo.
+
+    Refused where a demo would have to share a store with others.
+    """
+    if url.startswith(REDIS):
+        from penstock.brokers.redis.address import url_of_demo
+
+        return url_of_demo(url, name)
+    raise Refused(
+        f"{mask(url)!r}: the demo runs in a file of its own, or with redis://localhost/0 under a"
+        " prefix of its own"
+    )
+
+
+def store_keys(url: str) -> list[KeyFamily]:
+    """The keys of a store that has keys, by what they are for; empty for others."""
+    if not url.startswith(REDIS):
+        return []
+    need_driver(url)
+    from penstock.brokers.redis.inspecting import store_keys as in_redis
+
+    return in_redis(url)
+
+
+def store_key(url: str, name: str, limit: int) -> KeyContent:
+    """One key of a store, with its first members."""
+    if not url.startswith(REDIS):
+        raise Refused(f"{mask(url)} has no keys: they are of a store in Redis")
+    need_driver(url)
+    from penstock.brokers.redis.inspecting import store_key as in_redis
+
+    return in_redis(url, name, limit)
+
+
+def store_condition(url: str, *, thorough: bool = False) -> StoreCondition:  # noqa: PLR0911  by kind
     """What a store promises and how it is, found out without changing it.
 
     `thorough` looks at everything that the doctor wants to know, and takes a moment.
@@ -60,9 +157,28 @@ def store_condition(url: str, *, thorough: bool = False) -> StoreCondition:
         from penstock.brokers.postgres.condition import condition as postgres_condition
 
         return postgres_condition(url, thorough=thorough)
+    if url.startswith(SHARDS):
+        from penstock.brokers.sharded.condition import condition as shards_condition
+
+        return shards_condition(url, store_condition, thorough=thorough)
+    if url.startswith(REMOTE):
+        need_driver(url)
+        from penstock.brokers.remote.condition import condition as remote_condition
+
+        return remote_condition(url)
+    if url.startswith(REDIS):
+        need_driver(url)
+        from penstock.brokers.redis.condition import condition as redis_condition
+
+        return redis_condition(url, thorough=thorough)
     if url in MEMORY:
         promise = "an accepted job is lost with the process that holds it"
         return StoreCondition(kind="memory", where=url, promise=promise, exists=True)
+    return _condition_elsewhere(url, thorough=thorough)
+
+
+def _condition_elsewhere(url: str, *, thorough: bool) -> StoreCondition:
+    """Of a store that another package registered."""
     from penstock.brokers import third_party
 
     if looks := third_party.looker(url):
@@ -92,6 +208,17 @@ def migrate_store(url: str, *, post: bool = False) -> None:
 
     `post` also takes away what only workers of an older Penstock used; refused while one is alive.
     """
+    if url.startswith(SHARDS):
+        from penstock.brokers.sharded.shards_file import urls_in
+
+        for each in urls_in(url).values():
+            _migrate(each, post=post)
+        open_broker(url).close()  # makes the map, where there is none
+        return
+    _migrate(url, post=post)
+
+
+def _migrate(url: str, *, post: bool) -> None:
     if url.startswith(POSTGRES):
         need_driver(url)
         from penstock.brokers.postgres.migrate_command import migrate
@@ -104,7 +231,7 @@ def migrate_store(url: str, *, post: bool = False) -> None:
         if migrates := third_party.migrator(url):
             migrates(url, post=post)
             return
-    open_broker(url).close()
+    open_store(url).close()
 
 
 def migration_sql(url: str, *, post: bool = False) -> str:
@@ -142,12 +269,24 @@ def need_driver(url: str) -> None:
     """Refuse in a sentence where the driver that a URL needs is not installed."""
     if url.startswith(POSTGRES) and find_spec("psycopg") is None:
         raise Refused("PostgreSQL needs the driver: pip install 'penstock-queue[postgres]'")
+    if url.startswith(REMOTE) and (find_spec("grpc") is None or find_spec("google") is None):
+        raise Refused("a manager needs gRPC: pip install 'penstock-queue[remote]'")
+    if url.startswith(REDIS) and find_spec("hiredis") is None:
+        raise Refused("Redis needs the driver: pip install 'penstock-queue[redis]'")
 
 
 def drivers(url: str) -> tuple[str, ...]:
     """The modules beyond Penstock's own that a URL needs where it is opened."""
     if url.startswith(POSTGRES):
         return ("psycopg", "psycopg_binary", "psycopg_binary.libs", "typing_extensions")
+    if url.startswith(REMOTE):
+        return ("grpc", "google.protobuf", "typing_extensions")
+    if url.startswith(REDIS):
+        return ("hiredis",)
+    if url.startswith(SHARDS):
+        from penstock.brokers.sharded.shards_file import urls_in
+
+        return tuple(dict.fromkeys(each for one in urls_in(url).values() for each in drivers(one)))
     if is_ours(url):
         return ()
     from penstock.brokers import third_party
@@ -160,5 +299,7 @@ def _unknown(url: str, installed: list[str]) -> Refused:
     others = "".join(f", {scheme}:" for scheme in installed)
     return Refused(
         f"{mask(url)!r}: no such broker; there are sqlite:///path/to/file.db, "
-        f"postgresql://user@host/database{others} and memory:"
+        f"postgresql://user@host/database, redis://host:6379/0, penstock://:token@host:7450, "
+        f"shards:///path/to/shards.toml"
+        f"{others} and memory:"
     )

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 SQLITE = "sqlite:///"
 POSTGRES = ("postgresql://", "postgres://")
+REMOTE = "penstock://"
+SHARDS = "shards:///"
 MEMORY = ("memory:", "memory://")
+REDIS = (
+    *("redis://", "rediss://", "redis+sentinel://", "redis+unix://"),
+    *("valkey://", "valkeys://"),
+)
 
 
 def names_file(url: str) -> bool:
     """Whether the URL is the path of a file behind three slashes; no host, user or password."""
-    return url.startswith(SQLITE)
+    return url.startswith((SQLITE, SHARDS))
 
 
 def in_process(url: str) -> bool:
@@ -24,4 +30,4 @@ def has_roles(url: str) -> bool:
 
 def is_ours(url: str) -> bool:
     """Whether a broker of Penstock's own opens it; else it is for `brokers.third_party`."""
-    return url.startswith((SQLITE, *POSTGRES)) or url in MEMORY
+    return url.startswith((SQLITE, SHARDS, REMOTE, *POSTGRES, *REDIS)) or url in MEMORY

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -73,8 +73,11 @@ class _Caller:
 class Coalescer:
     """Sends the jobs of many callers together; each hears only of its own."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(
+        self, send: Send, places: Callable[[], Callable[[str], str] | None] = lambda: None
+    ) -> None:
         self._send = send
+        self._places = places  # see `Traits.place_of`
         self._lock = threading.Lock()
         self._callers: list[_Caller] = []
         self._sending = False
@@ -140,7 +143,12 @@ class Coalescer:
             with self._lock:
                 callers, self._callers = self._callers, []
             others += [other for other in callers if other is not caller]
-            self._send_for([request for each in callers for request in each.requests])
+            requests = [request for each in callers for request in each.requests]
+            if len(requests) > 1 and (place_of := self._places()) is not None:
+                for group in _by_place(requests, place_of):
+                    self._send_for(group)
+            else:
+                self._send_for(requests)
             while others:
                 others[-1].sent = True
                 _release(others.pop())
@@ -177,6 +185,15 @@ class Coalescer:
         else:
             for request in requests:
                 request.answer = answer
+
+
+def _by_place(requests: list[_Request], place_of: Callable[[str], str]) -> Iterable[list[_Request]]:
+    """Requests that one transaction can store together."""
+    groups: dict[frozenset[str], list[_Request]] = {}
+    for request in requests:
+        places = frozenset(place_of(job.id) for job in request.jobs)
+        groups.setdefault(places, []).append(request)
+    return groups.values()
 
 
 def _is_of_store(error: Exception) -> bool:

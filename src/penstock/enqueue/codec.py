@@ -46,6 +46,7 @@ class RetryWire(msgspec.Struct, frozen=True, omit_defaults=True):
     jitter: float = 0.0
     max: float = 3600.0
     then: typing.Literal["fail", "delete"] = "fail"
+    min: float = 0.0
 
 
 class JobOptions(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -59,6 +60,7 @@ class JobOptions(msgspec.Struct, kw_only=True, omit_defaults=True):
     on_timeout: Strategy | None = None
     crash_budget: int | None = None  # crashes that end it; None: the usual number
     secret: tuple[str, ...] = ()  # argument fields never logged, shown or exported
+    keep_secrets: float | None = None  # seconds that they stay, encrypted, after an end
     flow: Member | None = None  # its place in a flow
 
 
@@ -80,7 +82,7 @@ def read_body(body: bytes) -> Body:
 
 
 def retry_numbers(retry: Retry) -> RetryWire:
-    return RetryWire(retry.limit, retry.delay, retry.factor, retry.jitter, retry.max, retry.then)
+    return RetryWire(**{name: getattr(retry, name) for name in RetryWire.__struct_fields__})
 
 
 def add_options(body: bytes, options: bytes) -> bytes:

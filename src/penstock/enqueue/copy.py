@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.app.encrypted_broker import EncryptedBroker
+from penstock.app.key_file import NO_KEYS
 from penstock.broker.checks import MOST_BODY_BYTES
 from penstock.broker.filter import argument_text
 from penstock.enqueue.ids import Ids, bucket_by, parse_id
-from penstock.enqueue.secrets import HIDDEN, is_sealed
+from penstock.enqueue.secrets import HIDDEN, is_sealed, without_kept_secrets
 from penstock.enqueue.tracing import HEADER
 from penstock.errors import Refused
 from penstock.flows.flow import WAIT_TASK, member_of
+from penstock.flows.spawn_links import SPAWNED_BY
 from penstock.job import ENDED, PARENT, Job
 
 if TYPE_CHECKING:
@@ -50,6 +53,8 @@ def enqueue_copy(
     task = None if app is None else app.task_of(job)
     bucket = bucket_by(job.unique and job.unique.key, job.key)
     copy = copied(job, Ids(broker.clock).first(bucket), author, arguments, task)
+    if not isinstance(broker, EncryptedBroker) and job.app in broker.traits.sealed_apps():
+        raise Refused(f"job {job.id}: its app encrypts its jobs, and {NO_KEYS}")
     with nullcontext([copy]) if app is None else app.sending([copy]) as jobs:
         holder = broker.enqueue(jobs).standing.get(copy.id)
     if holder is not None:
@@ -79,12 +84,14 @@ def copied(
             f"job {job.id} gets arguments from other jobs of its flow: retry it, in its place"
         )
     if is_sealed(job.body):
-        raise Refused(f"job {job.id}: its arguments are encrypted, and there is no key ring here")
-    fields = _fields(job.body, f"job {job.id}: its body")
+        raise Refused(f"job {job.id}: its arguments are encrypted, and {NO_KEYS}")
+    # Secrets that it keeps are for a retry: who copies it may not have seen them.
+    fields = _fields(without_kept_secrets(job.body), f"job {job.id}: its body")
     fields.pop("flow", None)
     fields["args"] = _arguments(job, fields, arguments, task)
     headers = _decoded(fields.get("headers"), {})
-    headers.pop(HEADER, None)  # what sent the other did not send this one
+    for name in (HEADER, SPAWNED_BY):  # what sent the other did not send this one
+        headers.pop(name, None)
     fields["headers"] = _raw({**headers, "author": author, COPY_OF: job.id})
     body = msgspec.json.encode(fields)
     if len(body) > MOST_BODY_BYTES:

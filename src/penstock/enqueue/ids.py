@@ -6,7 +6,8 @@
 Ids made one after the other for the same lane differ only in their last 12 bits, so that jobs
 made together travel in one parcel whose key is the first of them. A run of such ids lasts for
 `MOST_IN_PARCEL` jobs or a millisecond, whichever is less, and is of one bucket. Derived ids
-(UUIDv8, first byte ff) are hashes: the same parts give the same id, whoever makes it.
+(UUIDv8, first byte ff) are hashes: the same parts give the same id, whoever makes it. Lasting ids
+are those from ff80 on: a store remembers for ever that their jobs were done.
 
 The **bucket** is what jobs have in common that must be kept in one place: those of a flow, else of
 a unique key, else of a key. It is the hash of that text, or random where there is none.
@@ -34,6 +35,8 @@ OFFSETS = [f"{offset:03x}" for offset in range(4096)]
 BUCKETS = 1024
 _BYTES = 16
 _PREFIX = 33  # of the 36 characters, all but the offset
+FIRST_LASTING = b"\xff\x80"  # as bytes, lasting ids are from here on
+_LASTING = tuple(f"ff{digit}" for digit in "89abcdef")
 
 
 class Ids:
@@ -168,9 +171,23 @@ def derived_id(*parts: str, bucket: str | None = None) -> str:
     `bucket` is the text that decides its bucket: unique key, else key, else the schedule's name;
     None: all of the parts.
     """
+    return _derived_id(parts, bucket, 0x00)
+
+
+def lasting_id(*parts: str, bucket: str | None = None) -> str:
+    """As `derived_id`; once its job has succeeded, no store ever forgets the id."""
+    return _derived_id(parts, bucket, 0x80)
+
+
+def is_lasting(job_id: str) -> bool:
+    return job_id.startswith(_LASTING)
+
+
+def _derived_id(parts: tuple[str, ...], bucket: str | None, lasting: int) -> str:
     name = "\x00".join(parts)
     digest = bytearray(hashlib.sha256(name.encode()).digest()[:16])
     digest[0] = 0xFF
+    digest[1] = lasting | (digest[1] & 0x7F)
     digest[6] = 0x80 | (digest[6] & 0x0F)
     digest[8] = 0x80 | (digest[8] & 0x3F)
     return in_bucket(from_bytes(bytes(digest)), bucket_for(name if bucket is None else bucket))

@@ -1,7 +1,9 @@
 """Declared secrets, kept out of what outlives the job.
 
 A body names its secret arguments itself (its `secret` list), so that every store can hide them
-without knowing the task. A job that has ended has `***` in their place, in every row of the store.
+without knowing the task. A job that has ended has `***` in their place, in every row of the store;
+with `keep_secrets` encrypted ones stay in the row of a job that failed or was cancelled, until
+the time that its body says (`secrets_until`).
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from typing import Any, cast
 import msgspec
 
 HIDDEN = "***"
-
+HASH = "penstock-arguments"  # a header: the hash by which a row that comes again is compared
 
 _SHORTEST = 4  # shorter values would match ordinary words
+_KEEP, _UNTIL = "keep_secrets", "secrets_until"
+_UNTIL_MARK = b'"secrets_until":'
 
 
 def redact(body: bytes) -> bytes:
@@ -32,27 +36,78 @@ def redact(body: bytes) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def gone_secrets(body: bytes) -> list[str]:
-    """The secret arguments whose values are not stored any more."""
+def body_at_end(body: bytes, ended_at: float) -> bytes:
+    """The body of a job that failed or was cancelled: its secrets are hidden.
+
+    With `keep_secrets` those that are encrypted stay for so many seconds. What is not encrypted is
+    never kept, whatever the body says.
+    """
     secrets = _secrets(body)
+    if secrets is None:
+        return body
+    fields, arguments, names = secrets
+    seconds = fields.get(_KEEP)
+    if not isinstance(seconds, int | float) or seconds <= 0:
+        return redact(body)
+    kept = {name: arguments[name] for name in names if _is_sealed_value(arguments[name])}
+    if not kept:
+        return redact(body)
+    fields = msgspec.json.decode(redact(body))
+    fields["args"].update(kept)
+    fields[_UNTIL] = ended_at + seconds
+    return msgspec.json.encode(fields)
+
+
+def secrets_until(body: bytes) -> float | None:
+    """Until when an ended job keeps secrets; None: it has none."""
+    if _UNTIL_MARK not in body:
+        return None
+    secrets = _secrets(body)
+    until = None if secrets is None else secrets[0].get(_UNTIL)
+    return float(until) if isinstance(until, int | float) else None
+
+
+def without_kept_secrets(body: bytes) -> bytes:
+    """The body of an ended job without secrets that it keeps; unchanged if it keeps none."""
+    if _UNTIL_MARK not in body:
+        return body
+    fields: dict[str, Any] = msgspec.json.decode(redact(body))
+    fields.pop(_UNTIL, None)
+    return msgspec.json.encode(fields)
+
+
+def gone_secrets(body: bytes, now: float) -> list[str]:
+    """The secret arguments of an ended job whose values are not stored any more.
+
+    Nor are those whose time is over, although they may not have been pruned yet.
+    """
+    until = secrets_until(body)
+    secrets = _secrets(body if until is None or until > now else redact(body))
     if secrets is None:
         return []
     _, arguments, names = secrets
     return [name for name in names if arguments[name] == HIDDEN]
 
 
-def with_secrets(body: bytes, values: Mapping[str, Any]) -> bytes | None:
-    """The body of an ended job as it can run again, with these values for secrets that are gone.
+def replaceable_secrets(body: bytes, now: float) -> list[str]:
+    """The secret arguments of an ended job that a retry may be given: those gone, those kept."""
+    return gone_secrets(body if secrets_until(body) is None else redact(body), now)
 
-    None if one of those is not among them.
+
+def with_secrets(body: bytes, values: Mapping[str, Any], now: float) -> bytes | None:
+    """The body of an ended job as it can run again, with these values for its secrets.
+
+    None if a secret that is gone is not among them. Those that are kept are used if no other value
+    is given.
     """
-    gone = gone_secrets(body)
-    if not gone:
-        return body
-    if any(name not in values for name in gone):
+    if any(name not in values for name in gone_secrets(body, now)):
         return None
+    given = [name for name in replaceable_secrets(body, now) if name in values]
+    if not given and _UNTIL_MARK not in body:
+        return body
     fields: dict[str, Any] = msgspec.json.decode(body)
-    fields["args"].update((name, values[name]) for name in gone)
+    fields["args"].update((name, values[name]) for name in given)
+    fields.pop(_UNTIL, None)
     return msgspec.json.encode(fields)
 
 
@@ -71,6 +126,20 @@ def redact_text(text: str, body: bytes) -> str:
 def is_sealed(body: bytes) -> bool:
     """Whether arguments are encrypted (see `app.key_ring`), and were not opened here."""
     return b'{"$sealed":"' in body
+
+
+def readable_secrets(body: bytes) -> list[str]:
+    """The secret arguments whose values are in the body, and not encrypted."""
+    secrets = _secrets(body)
+    if secrets is None:
+        return []
+    _, arguments, names = secrets
+    hidden = (None, HIDDEN)
+    return [
+        name
+        for name in names
+        if arguments[name] not in hidden and not _is_sealed_value(arguments[name])
+    ]
 
 
 def declared_secrets(body: bytes) -> set[str]:
@@ -116,6 +185,10 @@ def _secrets(body: bytes) -> tuple[dict[str, Any], dict[str, Any], list[str]] | 
     names = [name for name in cast("list[Any]", secret) if isinstance(name, str)]
     arguments = cast("dict[str, Any]", arguments)
     return fields, arguments, [name for name in names if name in arguments]
+
+
+def _is_sealed_value(value: Any) -> bool:
+    return isinstance(value, dict) and [*cast("dict[str, Any]", value)] == ["$sealed"]
 
 
 def _given(flow: Any) -> set[Any]:

@@ -151,4 +151,4 @@ def _seconds_until_free(room: Room) -> float:
 
 
 def _is_free_later(room: Room, other: Room) -> bool:
-    return other.jobs <= 0 and _seconds_until_free(room) > _seconds_until_free(other)
+    return _seconds_until_free(room) > _seconds_until_free(other)

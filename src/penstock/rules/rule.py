@@ -141,6 +141,11 @@ class Rule(msgspec.Struct, frozen=True):
         )
 
     @property
+    def freezes(self) -> bool:
+        """Whether it is the freeze of a store: a block of everything."""
+        return self.kind is RuleKind.BLOCK and self.id == FREEZE_ID
+
+    @property
     def target(self) -> str:
         """What it is about, as a person says it."""
         named = (
@@ -161,6 +166,7 @@ class Rule(msgspec.Struct, frozen=True):
         words += [] if self.version is None else ["--version", str(self.version)]
         words += [] if self.tag is None else ["--tag", "=".join(self.tag)]
         words += [] if self.key is None else ["--key", self.key]
+        words = words or ["--all"]
         return words + (["--per-key"] if self.per_key else [])
 
     @property
@@ -215,6 +221,15 @@ def rule_id(
 
 def _id_of(identity: Hashable) -> str:
     return hashlib.sha256(msgspec.json.encode(identity)).hexdigest()[:12]
+
+
+# A store is frozen by a block that names nothing.
+FREEZE_ID = rule_id(RuleKind.BLOCK)
+
+
+def frozen(rules: Iterable[Rule], now: float) -> Rule | None:
+    """The freeze of a store, if it is in force."""
+    return next((rule for rule in rules if rule.freezes and rule.in_force(now)), None)
 
 
 def signed(rule: Rule, author: str, reason: str) -> Rule:

@@ -31,6 +31,7 @@ from penstock.schedules.schedule import (
     slots_after,
 )
 from penstock.schedules.timetable import Sending, decide_all, named, put
+from penstock.task.dataset import Dataset
 from penstock.task.option_checks import check_identifier, check_moment, check_seconds
 from penstock.task.option_types import ScheduleOptions, check_options, names_of
 from penstock.task.options import Prepared
@@ -85,6 +86,8 @@ class Schedules:
         def declare(target: F) -> F:
             arguments: Any = target
             declaration = _Declaration(name, cron, options)
+            if isinstance(arguments, Dataset):
+                arguments = arguments.task
             if isinstance(arguments, Task):
                 self._declare(cast("Task[..., Any]", arguments), declaration)
             else:

@@ -23,6 +23,7 @@ from penstock.broker.protocol import Broker
 from penstock.enqueue.tracing import NotSent
 from penstock.errors import Refused
 from penstock.job import ENDED, Job
+from penstock.rules.rule import Rule, frozen
 from penstock.schedules.schedule import Decision, Plan, Schedule, holds, plan, replaced, slots_after
 
 HEAR_SECONDS = 5.0  # how soon a schedule that another process put is noticed
@@ -85,6 +86,9 @@ class Timetable:
         # Read again before anything is decided: mostly somebody else was quicker.
         self._read()
         due = [each.schedule for each in self._next if each.at <= now]
+        if due and frozen(self._broker.records(Rule), now) is not None:
+            self._next = []  # until the rules change; then as each schedule says of missed slots
+            return 0
         random.shuffle(due)  # those who come at the same time begin at different ends
         made, until = 0, time.monotonic() + patience
         for schedule in due:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from penstock.enqueue.handle import Handle
-from penstock.enqueue.ids import derived_id
+from penstock.enqueue.ids import lasting_id
 from penstock.errors import Refused
 from penstock.job import ENDED, Job, State
 from penstock.rules.rule import Rule, RuleKind
@@ -167,7 +167,7 @@ def run_id(task: str, partition: str, run: int, app: str = "") -> str:
     """The id of a run of a partition, which is as its tag has it; the first run is 0."""
     parts = (KEY, task, partition, str(run)) if run else (KEY, task, partition)
     # Two programs with a task of this name do not share its partitions.
-    return derived_id(*parts, *(["app", app] if app else []), bucket=KEY)
+    return lasting_id(*parts, *(["app", app] if app else []), bucket=KEY)
 
 
 def _bound(task: Task[..., Any], most: int) -> None:

@@ -125,8 +125,12 @@ def check_on_failure(on_failure: object) -> OnFailure | None:
     return on_failure
 
 
-def check_unique(key: str | None, until: str, seconds: float | None) -> Unique | None:
+def check_unique(
+    key: str | None, until: str, seconds: float | None, *, replace: bool = False
+) -> Unique | None:
     if key is None:
+        if replace:
+            raise Refused("replace=True is about the job under unique=...; give that, too")
         if seconds is not None or until != "ended":
             raise Refused(
                 "unique_for and unique_until say how long unique=... holds; give that, too"
@@ -137,4 +141,6 @@ def check_unique(key: str | None, until: str, seconds: float | None) -> Unique |
         raise Refused(f'unique_until={until!r}: "started", "ended" or "time"')
     if until == "time" and seconds is None:
         raise Refused('unique_until="time" needs unique_for=..., the seconds that it holds')
-    return Unique(key, until, seconds)
+    if not isinstance(replace, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  as above
+        raise Refused(f"replace={replace!r}: True or False")
+    return Unique(key, until, seconds, replace)

@@ -7,9 +7,10 @@ stands in its line here, and is applied where the option is read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Generic, Literal, Never, TypedDict, TypeVar
 
 from penstock.flows.flow import OnFailure
@@ -58,6 +59,8 @@ class _Describing(_Placing[Never], total=False):
     """Argument fields that `find` has indexed."""
     secret: Collection[str]
     """Arguments that are never logged or shown."""
+    keep_secrets: float | timedelta | None
+    """Seconds that a failed or cancelled job keeps them, encrypted: for a retry; None: not."""
 
 
 class _Detachable(TypedDict, total=False):
@@ -72,7 +75,12 @@ class DeclareOptions(_Describing, _Detachable, total=False):
     """The name of the program that runs it; None: one of this app's own name."""
 
 
-class _WithCode(_Describing, _Ending[Never], total=False):
+class _Keeping(TypedDict, total=False):
+    keep: float | timedelta | None
+    """Seconds that arguments and result stay after the end; None: as its queue says, or 14 days."""
+
+
+class _WithCode(_Describing, _Ending[Never], _Keeping, total=False):
     """Of tasks whose code is here."""
 
     name: str | None
@@ -81,8 +89,6 @@ class _WithCode(_Describing, _Ending[Never], total=False):
     """Names that the task had before."""
     keep_messages: bool
     """With `secret`: what an exception says is kept, and not only its class and place; False."""
-    keep: float | timedelta | None
-    """Seconds that arguments and result stay after the end; None: 14 days."""
 
 
 class TaskOptions(_WithCode, _Detachable, total=False):
@@ -107,6 +113,29 @@ class BatchOptions(_WithCode, total=False):
     """Only jobs of one key are handed over together; False."""
 
 
+class DatasetOptions(TaskOptions, total=False):
+    """`@app.dataset(...)`: those of a task, and what is a dataset's own."""
+
+    partition: Literal["hour", "day", "week", "month"] | Sequence[str]
+    """The intervals that it is made of, or names; required."""
+    table: str | Path
+    """The folder of its Delta table, relative to the project; required."""
+    inputs: Sequence[Any]
+    """Datasets, `dataset.past(n)`, names of datasets, functions of (spark, interval) or Source."""
+    after: Sequence[Any]
+    """Datasets that must be current before, without being an input; "previous": its own last."""
+    check: Any
+    """`Expect(...)`, a function of the frame that counts bad rows, or several of them."""
+    zone: str
+    """Whose midnight begins a day; that of its first input, or "UTC"."""
+    start: str | date | datetime | None
+    """The first partition; None: that of its inputs."""
+    freshness: float | timedelta | None
+    """Seconds after the end of an interval by which it is to be current."""
+    spark: Mapping[str, Any] | Callable[[], Any] | None
+    """Settings of its Spark session, or a function that makes one."""
+
+
 class EnqueueOptions(_Placing[None], _Ending[None], total=False):
     """`task.options(...)`."""
 
@@ -122,6 +151,8 @@ class EnqueueOptions(_Placing[None], _Ending[None], total=False):
     """Seconds that `unique` holds at the most."""
     unique_until: Literal["started", "ended", "time"]
     """How long `unique` holds; "ended"."""
+    replace: bool
+    """A second job under `unique` takes the place of the first until that is claimed; False."""
     headers: Mapping[str, str] | None
     """Texts that the job carries, for `current_job().headers`."""
     expires: float | timedelta | None
@@ -130,6 +161,28 @@ class EnqueueOptions(_Placing[None], _Ending[None], total=False):
     """Joins the caller's transaction: the job is there if, and only if, that commits."""
     on_failure: OnFailure | None
     """When a job that it needs did not succeed: "cancel" it, or "continue"; None: as the flow."""
+
+
+class QueueDeclaration(_Ending[None], _Keeping, total=False):
+    """`app.queue(name, ...)`, `App(queue_defaults=...)`, and what `penstock.presets` are.
+
+    Of its jobs, where their task and they themselves say nothing.
+    """
+
+    lease: float | timedelta | None
+    """Seconds without a sign of life after which a worker's jobs are recovered; None: 15."""
+    ordered: Literal["wait", "skip"] | None
+    """One job of each key at a time, in order; after one failed, "wait" or "skip"; None."""
+    fair: bool
+    """Keys take turns, so that none waits for all the jobs of another; False."""
+    running: int | None
+    """Most jobs that run at a time, over all workers together."""
+    rate: str | tuple[int, float] | None
+    """Most starts in a time: "10/s", "100/min", or (jobs, seconds)."""
+    per_key: bool
+    """`running` and `rate` count each key by itself; False."""
+    relaxed: bool
+    """Enqueue and settle do not wait for the disk, see the guarantees; False."""
 
 
 class ScheduleOptions(TypedDict, total=False):

@@ -7,26 +7,28 @@ of other jobs among the arguments make it part of a flow.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 import msgspec
 
 from penstock.app.clock import GUESSED_CLOCK
 from penstock.broker.filter import argument_text
 from penstock.broker.protocol import Broker
+from penstock.broker.queue_options import Options
 from penstock.broker.values import Batch
 from penstock.enqueue.codec import JobOptions, add_options
 from penstock.enqueue.handle import Handle
-from penstock.enqueue.ids import Ids, bucket_by
+from penstock.enqueue.ids import Ids, bucket_by, bucket_for, bucket_of
 from penstock.enqueue.provisional import Provisional
 from penstock.errors import Refused
 from penstock.flows.compose import Given, Jobs, outputs_among
 from penstock.flows.flow import Fill, OnFailure
 from penstock.flows.outputs import Output, OutputInside, taken_out
-from penstock.job import CRASH_BUDGET, Job, Lane, Unique, cut
+from penstock.job import CRASH_BUDGET, EMPTY_BODY, Job, Lane, Unique, cut
+from penstock.run.inherited_tags import inherited_tags
 from penstock.task.option_checks import check_short_text, check_texts
 
 if TYPE_CHECKING:
@@ -74,20 +76,19 @@ class Prepared(Generic[P, R]):
             and not task.at_most_once
         )
         self._bucket = bucket_by(chosen.unique and chosen.unique.key, chosen.key)
+        self._queue_options: Options | None = None  # not before: a queue may be registered later
+        self._body_options = chosen.body
+        self._options = b"{}"
 
-    @cached_property
-    def _body_options(self) -> JobOptions:
-        # Not before it is needed: the queue may be registered after the task.
+    def _follow_queue(self, options: Options) -> None:
+        """What goes into the bodies of its jobs, as the queue's options are now."""
         body, app = self._chosen.body, self._task.app
-        budget = body.crash_budget or app.queues.crash_budget(self._chosen.queue)
-        budget = budget or app.crash_budget
-        if budget == CRASH_BUDGET:
-            budget = None
-        return msgspec.structs.replace(body, crash_budget=budget)
-
-    @cached_property
-    def _options(self) -> bytes:
-        return msgspec.json.encode(self._body_options)
+        budget = body.crash_budget or options.crash_budget or app.crash_budget
+        self._body_options = msgspec.structs.replace(
+            body, crash_budget=None if budget == CRASH_BUDGET else budget or None
+        )
+        self._options = msgspec.json.encode(self._body_options)
+        self._queue_options = options
 
     @cached_property
     def _lane(self) -> Lane:
@@ -105,6 +106,37 @@ class Prepared(Generic[P, R]):
     def chosen(self) -> Chosen:
         """The options of its jobs."""
         return self._chosen
+
+    @property
+    def task(self) -> Task[P, R]:
+        """The task, whatever its options."""
+        return self._task
+
+    def template(self) -> Job[R]:
+        """What jobs are made of, without arguments, id and times."""
+        self._follow_queue(self._task.app.queues.of(self._chosen.queue))
+        made = self._make(EMPTY_BODY, self._options)
+        blank: dict[str, Any] = {"id": "", "owner": None, "provisional": None, "final": None}
+        return msgspec.structs.replace(made, **blank, run_at=None, expires_at=None, search={})
+
+    def subscribe(
+        self,
+        pattern: str,
+        *,
+        where: str | Sequence[str] = (),
+        name: str | None = None,
+        app: str | None = None,
+    ) -> Self:
+        """Receive what is published under topics that fit, each as a job: `order.*`, `order.#`.
+
+        What was published is the first argument; a parameter `topic` receives the topic. `where` is
+        a filter on arguments and tags, as `arg.order.country:FR -tag.test:yes`. `name` is what the
+        subscription is removed by; the task's name. `app`: the program whose publications are
+        meant; that of this one. It is stored when a worker of this program starts, or when this
+        program publishes for the first time.
+        """
+        self._task.app.topics.add(self, pattern, where=where, name=name, app=app)
+        return self
 
     @property
     def parameters(self) -> list[str]:
@@ -266,14 +298,22 @@ class Prepared(Generic[P, R]):
                 bodies = [add_options(body, options) for body in bodies]
             if add_header is not None:
                 bodies = [add_header(body) for body in bodies]
+            bucket = self._bucket_of_rows(id)
             jobs = (
-                cut(self._lane, bodies, self._task.app.ids.first)
+                cut(self._lane, bodies, partial(self._task.app.ids.first, bucket))
                 if self._plain
-                else [self._make(body, b"{}") for body in bodies]
+                else [self._make(body, b"{}", bucket=bucket) for body in bodies]
             )
-            self._send_rows(broker, jobs, Batch(id, count) if id else None, connection)
+            carried = list(inherited_tags(jobs))
+            self._send_rows(broker, carried, Batch(id, count) if id else None, connection)
             count += len(bodies)
         return Batch(id or "", count)
+
+    def _bucket_of_rows(self, id: str | None) -> int:
+        """Of all rows of one commit: one shard stores them, and counts those of a batch."""
+        if self._bucket is not None:
+            return self._bucket
+        return bucket_of(self._task.app.ids.first()) if id is None else bucket_for(id)
 
     def _rows_before(self, broker: Broker, id: str | None, connection: Any) -> int:
         """How many rows an earlier call stored under this id."""
@@ -308,7 +348,10 @@ class Prepared(Generic[P, R]):
     def _encoded_options(self) -> bytes:
         """What goes into the body beside the arguments; hooks may add headers, once per call."""
         app, chosen = self._task.app, self._chosen
-        if chosen.key is None and chosen.queue in app.queues.ordered:
+        queue = app.queues.of(chosen.queue)
+        if queue is not self._queue_options:
+            self._follow_queue(queue)
+        if chosen.key is None and queue.order in {"wait", "skip"}:
             raise Refused(
                 f"queue {chosen.queue} is ordered by key, and this job has none: "
                 'enqueue it with options(key="..."), or into another queue'
@@ -331,6 +374,7 @@ class Prepared(Generic[P, R]):
         given: Given | None = None,
         ids: Ids | None = None,
         final: bool = False,
+        bucket: int | None = None,
     ) -> Job[R]:
         task, chosen, lane = self._task, self._chosen, self._lane
         app = task.app
@@ -342,7 +386,8 @@ class Prepared(Generic[P, R]):
             expires_at = ids.clock.now() + chosen.expires
         # In the caller's transaction it is not committed for a while: jobs whose ids followed on
         # from its own would have to wait for that.
-        id = ids.first(self._bucket) if joined else ids.next(self._run_of_ids, self._bucket)
+        bucket = self._bucket if bucket is None else bucket
+        id = ids.first(bucket) if joined else ids.next(self._run_of_ids, bucket)
         guessed = ids.clock is GUESSED_CLOCK
         return Job(
             task=lane.task,

@@ -23,8 +23,9 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """When an exception leads to another attempt.
 
     `limit` counts retries: 2 retries mean that the third failure ends it; None is for ever. The
-    k-th retry waits `delay * factor ** (k - 1)` seconds, at most `max`, spread by up to `jitter` of
-    itself in both directions. Only exceptions in `on` are retried, those in `never` are not.
+    k-th retry waits `delay * factor ** (k - 1)` seconds, spread by up to `jitter` of itself in both
+    directions, and then at least `min` and at most `max`. Only exceptions in `on` are retried,
+    those in `never` are not.
     `then` is what happens when no retry is left: "fail" (the job is kept) or "delete".
     """
 
@@ -32,14 +33,17 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     delay: float = 10.0
     factor: float = 1.0
     jitter: float = 0.0
+    min: float = 0.0
     max: float = 3600.0
     on: tuple[type[BaseException], ...] = (Exception,)
     never: tuple[type[BaseException], ...] = ()
     then: Literal["fail", "delete"] = "fail"
 
     def __post_init__(self) -> None:
-        for name in ("delay", "factor", "jitter", "max"):
+        for name in ("delay", "factor", "jitter", "min", "max"):
             _check_number(f"Retry({name}", getattr(self, name))
+        if self.min > self.max:
+            raise Refused(f"Retry(min={self.min:g}, max={self.max:g}): min is at most max")
         _check_limit("Retry", self.limit)
         for name in ("on", "never"):
             _check_classes(name, getattr(self, name))
@@ -48,11 +52,14 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     def delay_before(self, retry: int, spread: float | None = None) -> float:
         """Seconds to wait before the k-th retry; `spread` in -1..1 replaces the random one."""
         try:
-            delay = min(self.delay * self.factor ** (retry - 1), self.max)
+            delay = self._bounded(self.delay * self.factor ** (retry - 1))
         except OverflowError:
             delay = self.max
         spread = random.uniform(-1, 1) if spread is None else spread  # noqa: S311  not a secret
-        return min(delay * (1 + self.jitter * spread), self.max)
+        return self._bounded(delay * (1 + self.jitter * spread))
+
+    def _bounded(self, delay: float) -> float:
+        return max(self.min, min(delay, self.max))
 
     def allows(self, error: BaseException, failures: int) -> bool:
         """Whether the job may run again after this error; `failures` counts this one too."""

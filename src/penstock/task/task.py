@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, ParamSpec, TypeVar, Unpack
 
+import msgspec
+
 from penstock.app.resources import resources_of
+from penstock.broker.queue_options import NOTHING, Options
 from penstock.enqueue.codec import (
     ArgumentCodec,
     JobOptions,
@@ -24,7 +28,7 @@ from penstock.enqueue.codec import (
 )
 from penstock.errors import Refused
 from penstock.job import DETACHED, Job
-from penstock.run.decide import Policy
+from penstock.run.decide import Policy, retry_of
 from penstock.task.option_checks import (
     check_crash_budget,
     check_identifier,
@@ -81,6 +85,7 @@ class Task(Prepared[P, R]):
         self.runs_on = tuple(sorted(check_identifier("runs_on", tag) for tag in runs_on))
         self.search = _several("search", options.get("search", ()))
         self.secret = _several("secret", options.get("secret", ()))
+        self.keep_secrets = _check_keep_secrets(self, options.get("keep_secrets"))
         self.keep_messages = bool(options.get("keep_messages"))
         self.at_most_once = bool(options.get("at_most_once"))
         self.detached = bool(options.get("detached"))
@@ -105,6 +110,9 @@ class Task(Prepared[P, R]):
             on_timeout=check_strategy("on_timeout", options.get("on_timeout")),
             keep=self.keep,
         )
+        said = ("retry", "on_success", "on_error", "on_timeout", "keep")
+        self._own_policy = {name for name in said if options.get(name) is not None}
+        self._policies: dict[str, tuple[Options, Policy]] = {}
         self._names = names or {}
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
@@ -116,7 +124,9 @@ class Task(Prepared[P, R]):
             priority=check_priority(options.get("priority", 0)),
             tags={**check_tags(options.get("tags")), **self._marks},
             body=JobOptions(
-                secret=self.secret, crash_budget=check_crash_budget(options.get("crash_budget"))
+                secret=self.secret,
+                keep_secrets=self.keep_secrets,
+                crash_budget=check_crash_budget(options.get("crash_budget")),
             ),
         )
         self.queue = chosen.queue
@@ -159,7 +169,31 @@ class Task(Prepared[P, R]):
                 timeout = None
             if timeout is not None:
                 return timeout
-        return self.timeout
+        if self.timeout is not None:
+            return self.timeout
+        return self.app.queues.of(job.queue).timeout or None
+
+    def policy_in(self, queue: str) -> Policy:
+        """Its policy; where it says nothing, that of the queue of the job."""
+        options = self.app.queues.of(queue)
+        if options is NOTHING:
+            return self.policy
+        known = self._policies.get(queue)
+        if known is None or known[0] is not options:
+            known = self._policies[queue] = (options, self._policy_under(options))
+        return known[1]
+
+    def _policy_under(self, options: Options) -> Policy:
+        fields: dict[str, Any] = {
+            name: getattr(options, name)
+            for name in ("on_success", "on_error", "on_timeout", "keep")
+            if name not in self._own_policy and getattr(options, name)
+        }
+        if isinstance(options.keep, float) and "keep" not in self._own_policy:
+            fields["keep"] = options.keep  # also if it is 0
+        if options.retry and "retry" not in self._own_policy:
+            fields["retry"] = retry_of(options.retry, NO_RETRY)
+        return msgspec.structs.replace(self.policy, **fields)
 
     def options(self, **options: Unpack[EnqueueOptions]) -> Prepared[P, R]:
         """The task with options for its next jobs.
@@ -181,7 +215,10 @@ class Task(Prepared[P, R]):
             at=check_moment("at", at),
             key=check_short_text("key", options.get("key")),
             unique=check_unique(
-                options.get("unique"), options.get("unique_until", "ended"), unique_for
+                options.get("unique"),
+                options.get("unique_until", "ended"),
+                unique_for,
+                replace=options.get("replace", False),
             ),
             tags={**own.tags, **check_tags(options.get("tags")), **self._marks},
             expires=check_seconds("expires", options.get("expires")),
@@ -195,6 +232,7 @@ class Task(Prepared[P, R]):
                 crash_budget=check_crash_budget(options.get("crash_budget"))
                 or own.body.crash_budget,
                 secret=self.secret,
+                keep_secrets=self.keep_secrets,
             ),
             connection=options.get("connection"),
             on_failure=check_on_failure(options.get("on_failure")),
@@ -308,6 +346,29 @@ def _check_retry(retry: object) -> Retry | None:
     if retry is not None and not isinstance(retry, Retry):
         raise Refused(f"retry={retry!r}: write Retry(limit=3, delay=10)")
     return retry
+
+
+def needs_keys(task: str) -> Refused:
+    """The refusal of `keep_secrets` in an app without a key ring."""
+    return Refused(
+        f"task {task}: keep_secrets stores secrets after the end of a job, and only encrypted:"
+        " give the app a key ring, App(keys=KeyRing(...)) or PENSTOCK_KEY_FILE"
+    )
+
+
+def _check_keep_secrets(task: Task[..., Any], span: float | timedelta | None) -> float | None:
+    seconds = check_seconds("keep_secrets", span)
+    if seconds is None:
+        return None
+    if seconds == 0:
+        raise Refused(
+            f"task {task.name}: keep_secrets={span!r}: more than 0 seconds, or leave it out"
+        )
+    if not task.secret:
+        raise Refused(f"task {task.name}: keep_secrets needs secret=(...), the arguments to keep")
+    if not task.app.seals:
+        raise needs_keys(task.name)
+    return seconds
 
 
 def _check_memory(name: str, max_memory: object) -> int | None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
-from penstock.app.version import release
+from penstock.app.version import RELEASE
 from penstock.broker.views import WorkerRow
 from penstock.brokers.condition import Fact, Trouble
 from penstock.brokers.postgres import PostgresBroker
@@ -32,7 +32,7 @@ from tests.brokers.postgres.examined import bad, findings, restart, run
 def test_a_healthy_store_is_green_and_everything_was_looked_at(own_postgres):
     url = own_postgres.create_database()
     broker = PostgresBroker(url)
-    broker.renew([WorkerRow(id="w", penstock=release())])
+    broker.renew([WorkerRow(id="w", penstock=RELEASE)])
     broker.close()
 
     found = findings(url)
@@ -214,7 +214,7 @@ def test_too_few_connections_for_the_live_workers_are_named(own_postgres):
     restart(own_postgres, max_connections=20)
     url = own_postgres.create_database()
     broker = PostgresBroker(url)
-    broker.renew([WorkerRow(id=f"w{number}", penstock=release()) for number in range(5)])
+    broker.renew([WorkerRow(id=f"w{number}", penstock=RELEASE) for number in range(5)])
     broker.close()
 
     few = bad(url, "connections")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.app.version import release
+from penstock.app.version import RELEASE
 from penstock.broker.views import WorkerRow
 from penstock.brokers.condition import Trouble
 from penstock.brokers.postgres import PostgresBroker
@@ -77,7 +77,7 @@ def test_workers_of_different_releases_are_named(store):
     broker.renew(
         [
             WorkerRow(id="old", host="attic", pid=7, penstock="0.0.1"),
-            WorkerRow(id="new", host="loft", pid=8, penstock=release()),
+            WorkerRow(id="new", host="loft", pid=8, penstock=RELEASE),
         ]
     )
     broker.close()
@@ -85,7 +85,7 @@ def test_workers_of_different_releases_are_named(store):
     releases = bad(store, "releases")
 
     assert "0.0.1: old (attic, pid 7)" in releases.says
-    assert f"{release()}: new (loft, pid 8)" in releases.says
+    assert f"{RELEASE}: new (loft, pid 8)" in releases.says
 
 
 def test_days_to_come_without_a_partition_are_named(store):

@@ -11,10 +11,14 @@ import pytest
 from penstock.app.clock import SYSTEM_CLOCK
 from penstock.broker.filter import Filter
 from penstock.brokers.postgres import PostgresBroker
-from penstock.job import ENDED, failed, succeeded
+from penstock.job import ENDED, State, failed, succeeded
 from penstock.testing.conformance.factories import a_flow, a_worker, claim_for, part
 
 ROUNDS = 15
+WAITING = """
+    select pid from pg_stat_activity
+     where wait_event_type = 'Lock' and datname = current_database()
+"""
 
 
 @pytest.fixture
@@ -92,3 +96,28 @@ def test_settlements_and_cancels_of_a_flow_do_not_wait_in_a_circle(
     assert all(not count.total for count in broker.count())
     # A retry may meet a cancel of the same rows on its way: then one of them is tried again.
     assert retrying or deadlocks(postgres_store_url) == before
+
+
+def test_a_retry_waits_for_whoever_counts_in_its_flow(broker, postgres_store_url):
+    """It decides by what is counted afterwards: here, that the job's needs are open again."""
+    flow = a_flow(SYSTEM_CLOCK, one=part(), two=part("one", on_failure="continue"))
+    flow.send(broker)
+    for _ in flow.jobs:
+        [job] = claim_for(broker, a_worker(), None, 1)
+        broker.settle([(job, failed("no"))])
+    two = flow.jobs[1].id
+    done: list[str] = []
+    retry = threading.Thread(target=lambda: done.extend(broker.act("retry", [two])))
+
+    with psycopg.connect(postgres_store_url) as other:
+        other.execute("select id from penstock.flow for update")
+        other.execute("update penstock.node set freed = false")
+        retry.start()
+        with psycopg.connect(postgres_store_url, autocommit=True) as looking:
+            while not looking.execute(WAITING).fetchone() and retry.is_alive():
+                retry.join(0.01)
+        other.commit()
+    retry.join()
+
+    assert done == [two]
+    assert broker.get(two).state is State.WAITING

@@ -380,7 +380,10 @@ def test_functions_with_the_owners_rights_say_where_they_look_names_up(logins):
             " and (prosecdef or proname = 'may_block')"
         ).fetchall()
 
-    assert {name for name, _ in rows} == {"enqueue", "make_day", "may_block", "prune_evidence"}
+    assert {name for name, _ in rows} == {
+        *("enqueue", "make_day", "may_block", "prune_evidence"),
+        *("jobs_by_id", "jobs_by_tag", "jobs_by_unique_key", "settle"),
+    }
     for name, settings in rows:
         assert "search_path=pg_catalog, pg_temp" in settings, name
 
@@ -448,7 +451,7 @@ def test_a_plain_role_stages_publishes_and_discards(plain, clock):
     broker.stage("write-1", "0/2", [a_job(clock)])
     broker.stage("write-2", "0/1", [a_job(clock)])
 
-    assert broker.commit_write("write-1", {"0/1": 4}) == 4
+    assert broker.commit_write("write-1", {"0/1": 4}).jobs == 4
     broker.discard("write-2")
 
     assert len(claim(broker, 10)) == 4

@@ -14,8 +14,8 @@ from penstock import App
 from penstock.app.clock import ticks
 from penstock.brokers.postgres import PostgresBroker
 from penstock.brokers.postgres.claimable_lanes import PostgresCandidateLane, PostgresClaimableLanes
-from penstock.brokers.postgres.clock import FRESH_SECONDS, StoreClock
-from penstock.errors import StoreUnreachable
+from penstock.brokers.server_clock import FRESH_SECONDS, StoreClock
+from penstock.errors import PenstockError, StoreUnreachable
 from penstock.job import Lane, State, put_back, succeeded
 from penstock.testing.conformance.factories import (
     a_job,
@@ -298,6 +298,24 @@ def test_a_database_that_begins_otherwise_is_worked_with_as_read_committed(postg
     broker.close()
 
     assert (alone, within) == ("read committed", "read committed")
+
+
+def test_a_server_that_became_read_only_hands_out_nothing(postgres_url):
+    """V39: a claim is a write, so that a primary that was demoted starts no job any more."""
+    name = postgres_url.rpartition("/")[2].partition("?")[0]
+    broker = PostgresBroker(postgres_url)
+    broker.enqueue(some_jobs(broker.clock, 3))
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"alter database {name} set default_transaction_read_only = on")
+    broker.close()
+    demoted = PostgresBroker(postgres_url)
+
+    for _ in range(3):
+        with pytest.raises(PenstockError, match="read-only"):
+            claim(demoted, 3)
+
+    assert [count.ready for count in demoted.count()] == [3]
+    demoted.close()
 
 
 def test_prunes_may_run_at_the_same_time(postgres_url):

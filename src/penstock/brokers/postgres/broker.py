@@ -28,15 +28,16 @@ from penstock.brokers.postgres.staging import PostgresStaging
 from penstock.brokers.postgres.store import PostgresStore
 from penstock.brokers.postgres.transaction import PostgresTransaction
 from penstock.brokers.tables.audit import audit
-from penstock.brokers.tables.flow_actions import WholeFlows
 from penstock.brokers.tables.lake_marks import MarkRows
+from penstock.brokers.tables.plain_records import PlainRecordRows
 from penstock.brokers.tables.signalling import Signals
+from penstock.brokers.tables.whole_flows import WholeFlows
 
 
 class PostgresBroker:
     """A Broker over a schema of its own in a PostgreSQL database."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0915  a line for each verb
         self,
         url: str,
         clock: AnyClock | None = None,
@@ -56,10 +57,12 @@ class PostgresBroker:
         flows = WholeFlows(store, jobs)
         schedules = PostgresSchedules(store, jobs, intake)
         marks = MarkRows(store)
-        records = Records(PostgresRules(store), schedules, marks)
+        rules = PostgresRules(store)
+        plain = partial(PlainRecordRows, store, rules)
+        records = Records(rules, schedules, marks, plain)
         looks = PostgresLooks(store)
         staging = PostgresStaging(store, intake)
-        scans = PostgresScans(store, looks.count)
+        scans = PostgresScans(store, looks.count, looks.workers)
 
         # Core
         self.enqueue = intake.enqueue
@@ -73,6 +76,7 @@ class PostgresBroker:
         self.prune = PostgresPruning(store, marks, staging.discard).prune
         self.gauge = scans.gauge
         self.get = looks.get
+        self.get_many = looks.get_many
         self.count = looks.count
         self.history = looks.history
         self.why = looks.why

@@ -17,11 +17,14 @@ import psycopg
 from psycopg import pq, waiting
 from psycopg.abc import PQGen
 
+from penstock.broker.call_deadline import call_deadline
 from penstock.brokers.postgres.binary_arrays import psycopg_adapters
+from penstock.brokers.postgres.refused_login import check_login
 
 R = TypeVar("R")
 
 CALL_SECONDS = 30.0
+_LOOK_SECONDS = 1.0  # how often a call that waits looks whether its process is to stop
 _FRESH_SECONDS = 0.05  # an idle connection that was used so lately is not probed
 _POLL = {1: select.POLLIN, 2: select.POLLOUT, 3: select.POLLIN | select.POLLOUT}
 
@@ -51,9 +54,9 @@ class Connection(psycopg.Connection[Any]):
             state = next(gen)
             while True:
                 poll.register(number, _POLL[state])
-                left = until - time.monotonic()
-                ready = poll.poll(max(0.0, left) * 1000)
-                if not ready and left <= 0:
+                left = _seconds_left(until)
+                ready = poll.poll(min(left, _LOOK_SECONDS) * 1000)
+                if not ready and not left:
                     raise CallTimeout(f"no answer within {seconds:.0f} s")
                 mask = ready[0][1] if ready else 0
                 # An error on the socket counts as readable: libpq then reports it.
@@ -72,10 +75,10 @@ class Connection(psycopg.Connection[Any]):
 
     def wait_for_input(self, poll: select.poll, until: float) -> None:
         """Wait until the server sent something and read it; CallTimeout after `until`."""
-        left = until - time.monotonic()
-        if not poll.poll(max(0.0, left) * 1000) and left <= 0:
-            self.pgconn.finish()
-            raise CallTimeout(f"no answer within {self.call_seconds:.0f} s")
+        while not poll.poll(min(left := _seconds_left(until), _LOOK_SECONDS) * 1000):
+            if not left:
+                self.pgconn.finish()
+                raise CallTimeout(f"no answer within {self.call_seconds:.0f} s")
         self.pgconn.consume_input()
 
     def is_usable(self) -> bool:
@@ -124,6 +127,10 @@ class Connection(psycopg.Connection[Any]):
             os.close(devnull)
 
 
+def _seconds_left(until: float) -> float:
+    return max(0.0, min(until, call_deadline()) - time.monotonic())
+
+
 def _discard_answer(wire: Any) -> PQGen[None]:
     while True:
         wire.consume_input()
@@ -135,12 +142,16 @@ def _discard_answer(wire: Any) -> PQGen[None]:
 
 def connect(conninfo: str, *, prepare: bool) -> Connection:
     """A new connection in autocommit mode: we send `begin` and `commit` ourselves."""
-    connection = Connection.connect(
-        conninfo,
-        autocommit=True,
-        prepare_threshold=None,  # psycopg would drop our own prepared calls at every rollback
-        context=_Context(),
-    )
+    try:
+        connection = Connection.connect(
+            conninfo,
+            autocommit=True,
+            prepare_threshold=None,  # psycopg would drop our own prepared calls at every rollback
+            context=_Context(),
+        )
+    except psycopg.OperationalError as error:
+        check_login(error, conninfo)
+        raise
     connection.pid = os.getpid()
     connection.prepares = prepare
     connection.prepared = set()

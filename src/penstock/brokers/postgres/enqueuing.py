@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, cast
@@ -10,7 +11,13 @@ import msgspec
 import psycopg
 from psycopg import errors
 
-from penstock.broker.checks import check_age, check_batch, check_lane, check_whole_flow
+from penstock.broker.checks import (
+    check_age,
+    check_batch,
+    check_joined,
+    check_lane,
+    check_whole_flow,
+)
 from penstock.broker.values import Batch, Enqueued
 from penstock.brokers.postgres.binary_arrays import bytea_array, int4_array, int8_array, uuid_array
 from penstock.brokers.postgres.caller_transaction import NotifyAfterCommit, PostgresJoin
@@ -43,6 +50,7 @@ from penstock.brokers.tables.enqueue_packing import (
     packed,
     searched_fields,
 )
+from penstock.brokers.tables.replacing import take_place
 from penstock.brokers.tables.rows import lengths_of
 from penstock.enqueue.caller_connection import caller_of, hold
 from penstock.enqueue.ids import to_bytes
@@ -113,6 +121,7 @@ class PostgresIntake:
     ) -> PostgresJoin:
         """These jobs as a value that can be stored on a connection of the caller's."""
         new_jobs, now = self.pack(jobs, flow)
+        check_joined(new_jobs.singles)
         return PostgresJoin(
             self.store,
             new_jobs,
@@ -166,7 +175,11 @@ class PostgresIntake:
             known = self._enqueue_parcels(db.connection, new_jobs.parcels, within=True)
         standing: dict[str, str] = {}
         if new_jobs.singles:
-            answer = enqueue_singles(db, new_jobs.singles, now)
+            singles = new_jobs.singles
+            if any(job.unique is not None and job.unique.replace for job in singles):
+                answer = self._enqueue_replacing(db, singles, now)
+            else:
+                answer = enqueue_singles(db, singles, now)
             known.update(answer["known"])
             standing = answer["standing"]
         if flow is not None and known:
@@ -174,6 +187,48 @@ class PostgresIntake:
             db.execute("rollback to flow")  # the flow was pruned, but its jobs are remembered
             return Enqueued(frozenset(known))
         return Enqueued(frozenset(known), standing, stored)
+
+    def _enqueue_replacing(
+        self, db: PostgresDb, singles: Sequence[Job[Any]], now: float
+    ) -> dict[str, Any]:
+        """Store jobs of which some take the place of the holders of their unique keys.
+
+        Of several under one key in a call each takes the place of the one before.
+        """
+        rounds: list[list[Job[Any]]] = []
+        seen: Counter[str | None] = Counter()
+        for job in singles:
+            key = job.unique.key if job.unique is not None else None
+            place = seen[key] if key is not None else 0
+            seen[key] += 1
+            rounds += [[]] * (place == len(rounds))
+            rounds[place] = [*rounds[place], job]
+        for key in sorted(key for key in seen if key is not None):
+            db.execute(sql.lock_unique, {"key": key})
+        known: list[str] = []
+        standing: dict[str, str] = {}
+        for part in rounds:
+            change = Change(self.store, db, now)
+            answer = enqueue_singles(db, [self._in_place(change, job) for job in part], now)
+            change.finish()
+            known += answer["known"]
+            standing |= answer["standing"]
+        return {"known": known, "standing": standing}
+
+    def _in_place(self, change: Change, job: Job[Any]) -> Job[Any]:
+        if job.unique is None or not job.unique.replace:
+            return job
+        db, raw = change.db, to_bytes(job.id)
+        _, run, last = span_of(raw, 1)
+        sent = db.execute(sql.sent_between, (run, last)).fetchall()
+        known: set[str] = set()
+        new_parts(raw, [b""], [(row["id"], row["jobs"]) for row in sent], known)
+        holder = db.execute(
+            sql.unique_holder, {"key": job.unique.key, "now": change.now}
+        ).fetchone()
+        if known or holder is None:
+            return job
+        return take_place(change, job, holder["job"]) or job
 
     def store_spawned(self, change: Change) -> None:
         """Store what settled jobs spawned, in the transaction of the settlement."""

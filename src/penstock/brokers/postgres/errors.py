@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator
 from contextlib import contextmanager
 
 import psycopg
 from psycopg import errors
 
+from penstock.brokers.postgres.refused_login import LoginRefused
 from penstock.errors import PenstockError, Refused, StoreFull, StoreUnreachable, WrongUrl
 
 FULL = (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded)
 _REFUSED_BY_FUNCTION = "PN001"  # the SQLSTATE with which our SQL functions refuse a value
-
-# libpq does not hand on the SQLSTATE of a failed login, only the server's message (or a pooler's).
-# A message in another language is not recognised: then the store counts as one that is away.
-_LOGIN_REFUSED = re.compile(
-    r"password authentication failed|SASL authentication failed|no password supplied"
-    r"|no pg_hba\.conf entry|(role|database) \".*\" does not exist|not permitted to log in"
-    r"|no such (user|database)|server does not support SSL|certificate file .* does not exist"
-)
 
 
 class StoreBusy(StoreUnreachable):
@@ -97,22 +89,15 @@ def as_penstock_errors(where: str) -> Generator[None]:
     except psycopg.Error as error:
         if error.sqlstate == _REFUSED_BY_FUNCTION:
             raise Refused(f"{first_line(error)}; nothing was written") from error
-        if isinstance(error, psycopg.OperationalError) and (refused := login_refused(error)):
+        if isinstance(error, LoginRefused):
             raise WrongUrl(
-                f"the store {where} refuses this login: {refused}; correct the user, the password "
+                f"the store {where} refuses this login: {error}; correct the user, the password "
                 "or the database in the URL"
             ) from error
         for classes, translated, sentence in _TRANSLATIONS:
             if isinstance(error, classes):
                 raise translated(sentence.format(where=where, error=first_line(error))) from error
         raise
-
-
-def login_refused(error: psycopg.OperationalError) -> str | None:
-    """The server's refusal, if the connection failed for the login; not if it does not answer."""
-    lines = str(error).splitlines()
-    refusals = [line for line in lines if error.sqlstate is None and _LOGIN_REFUSED.search(line)]
-    return refusals[0].strip() if refusals else None
 
 
 def first_line(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.app.version import age_order, release
+from penstock.app.version import RELEASE, age_order
 from penstock.brokers.postgres.statements import functions, sql
 
 _FOLDER = Path(__file__).parent / "migrations"
@@ -93,4 +93,4 @@ def steps_in(folder: Path) -> tuple[MigrationStep, ...]:
 def this_plan() -> MigrationPlan:
     """The plan of this release; before the first release, schema.sql is the only step."""
     steps = steps_in(_FOLDER) or (MigrationStep(1, "schema.sql", False, sql.schema),)
-    return MigrationPlan(steps, functions(), release())
+    return MigrationPlan(steps, functions(), RELEASE)

@@ -19,6 +19,7 @@ from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, PostgresStore
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.flow_needs import Place, place_of
+from penstock.brokers.tables.kept_secrets import forget_kept_secrets
 from penstock.brokers.tables.lake_marks import MarkRows
 from penstock.brokers.tables.worker_rows import expire
 from penstock.job import State
@@ -47,6 +48,7 @@ class PostgresPruning:
             change.finish()
             self._marks.write_gaps(change, before)
         change.after_commit()
+        self._forget_kept_secrets(now)  # not counted: the rows stay
         removed = self._drop_days(before, now)
         removed += self._prune_jobs(before, now)
         parameters: dict[str, Any] = {"before": before, "now": now, "most": PAGE_ROWS}
@@ -58,7 +60,10 @@ class PostgresPruning:
         removed += self._pages(sql.prune_batches, parameters)
         removed += self._pages(sql.prune_published, parameters)
         removed += self._pages(sql.prune_flows, parameters)
-        for statement in (sql.prune_tags, sql.prune_workers, sql.prune_unique, sql.prune_starts):
+        for statement in (
+            *(sql.prune_tags, sql.prune_workers, sql.prune_unique, sql.prune_starts),
+            sql.prune_sealed,
+        ):
             self._pages(statement, parameters)
         with self.store.reading() as db:
             old = db.execute(sql.prune_staged, {"now": now, "staged": STAGED_SECONDS}).fetchall()
@@ -75,6 +80,12 @@ class PostgresPruning:
             removed += gone
             if gone < PAGE_ROWS:
                 return removed
+
+    def _forget_kept_secrets(self, now: float) -> None:
+        jobs = PAGE_ROWS
+        while jobs == PAGE_ROWS:
+            with self.store.writing() as db:
+                jobs = forget_kept_secrets(self.store, db, now, PAGE_ROWS)
 
     def _prune_history(self, parameters: dict[str, Any]) -> int:
         removed = 0
@@ -110,6 +121,7 @@ class PostgresPruning:
                 for row in rows:
                     change.tally[row["lane"], State(row["state"]), row["minute"]] -= 1
                     change.deleted.append((row["id"],))
+                    change.forget_lasting(row["id"])
                 change.finish()
             self._count_as_lost(
                 {node for row in rows if row["body"] and (node := place_of(row["body"]))}

@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.broker.position import BEGINNING, Position, ahead
 from penstock.broker.slice import HISTORY, Reach, Selection, Slice
-from penstock.broker.views import Count
+from penstock.broker.views import Count, WorkerRow
 from penstock.brokers.arrow import arrow, hidden, job_batches
 from penstock.brokers.positions import (
     FARTHEST_POSITION,
@@ -47,17 +47,23 @@ _READ_SECONDS = 600.0  # the most that the server may take for the next rows
 class PostgresScans:
     """Gauge, reach, slices, scan."""
 
-    def __init__(self, store: PostgresStore, count: Callable[[], list[Count]]) -> None:
+    def __init__(
+        self,
+        store: PostgresStore,
+        count: Callable[[], list[Count]],
+        workers: Callable[[], list[WorkerRow]],
+    ) -> None:
         self.store = store
         self.clock = store.clock
         self._count = count
+        self._workers = workers
 
     def gauge(self) -> int:
         # One cheap statement first: hundreds of workers ask, and one of them does it.
         with self.store.connection() as connection:
             row = PostgresDb(connection).execute(sql.gauged).fetchone()
         due = row is not None and is_due(row, self.clock.now())
-        return gauge(self.store, self._count) if due else 0
+        return gauge(self.store, self._count, self._workers) if due else 0
 
     def reach(
         self,

@@ -121,7 +121,7 @@ class PostgresSettlements(Settlements[PostgresStore]):
         change.members_succeeded([job.body for job, _ in succeeded])
         for job, outcome in succeeded:
             if outcome.spawned:
-                change.spawn(job.body, outcome)
+                change.spawn(job, outcome)
         self.blank_secrets(change, (job for job, _ in succeeded))
         return accepted
 

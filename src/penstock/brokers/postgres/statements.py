@@ -51,7 +51,10 @@ class PostgresStatements(Statements):
     put_batch: str
     put_lane: str
     joinable: str
+    lock_unique: str
     # get.sql
+    get_many: str
+    succeeded_many: str
     lane: str
     # history.sql
     written: str
@@ -80,6 +83,7 @@ class PostgresStatements(Statements):
     drop_day: str
     make_day: str
     prune_bodies: str
+    prune_sealed: str
     prune_jobs: str
     prune_sent: str
     prune_derived: str
@@ -121,11 +125,14 @@ class PostgresStatements(Statements):
     # stage.sql
     stage: str
     stage_again: str
+    stage_apart: str
+    stage_call: str
     stage_jobs: str
     stage_parcels: str
     staged: str
     staged_among: str
     publish: str
+    publish_jobs: str
     publish_parts: str
     published: str
     discard: str

@@ -24,17 +24,19 @@ from psycopg.rows import dict_row
 
 from penstock.app.clock import AnyClock, ticks
 from penstock.app.settings import mask
+from penstock.broker.call_deadline import OVER, call_seconds
 from penstock.broker.read_budget import LONGEST_QUESTION, Spent, current_share
 from penstock.broker.traits import ONE_PLACE, Traits
 from penstock.broker.values import RETENTION_SECONDS
 from penstock.brokers.postgres import migrating
 from penstock.brokers.postgres.binary_arrays import int8_array
 from penstock.brokers.postgres.claimable_lanes import PostgresClaimableLanes
-from penstock.brokers.postgres.clock import StoreClock
-from penstock.brokers.postgres.connection import CALL_SECONDS, Connection, connect
+from penstock.brokers.postgres.connection import CALL_SECONDS, CallTimeout, Connection, connect
 from penstock.brokers.postgres.errors import as_penstock_errors
 from penstock.brokers.postgres.listening import Listener, wait_for_acknowledgements
 from penstock.brokers.postgres.statements import sql
+from penstock.brokers.server_clock import StoreClock
+from penstock.brokers.tables.sealed_apps import mark_sealed, sealed_apps
 from penstock.errors import PenstockError, Refused, StoreUnreachable
 from penstock.job import Lane
 
@@ -145,6 +147,8 @@ class PostgresStore:
             poll_seconds=lambda: self.listener.poll_seconds,
             rules_version=self.listener.rules_version,
             digest_key=cache(self._digest_key),
+            sealed_apps=lambda: sealed_apps(self),
+            mark_sealed=lambda app: mark_sealed(self, app),
         )
         try:
             with self.connection() as connection:
@@ -168,10 +172,10 @@ class PostgresStore:
         """Nothing to do: if another server takes the place of this one, connections break."""
 
     @contextmanager
-    def connection(self, call_seconds: float = CALL_SECONDS) -> Generator[Connection]:
+    def connection(self, seconds: float = CALL_SECONDS) -> Generator[Connection]:
         """A connection for one call or one transaction; its errors are raised as Penstock's."""
         with as_penstock_errors(self.where):
-            connection = self._idle_or_new(call_seconds)
+            connection = self._idle_or_new(call_seconds(seconds))
             try:
                 if self.store_clock.stale():
                     self._measure_time(connection)
@@ -189,19 +193,21 @@ class PostgresStore:
             finally:
                 self._put_back(connection)
 
-    def _idle_or_new(self, call_seconds: float) -> Connection:
+    def _idle_or_new(self, seconds: float) -> Connection:
+        if not seconds:
+            raise CallTimeout(OVER)
         while True:
             with self._lock:
                 if not self._idle:
                     break
                 connection = self._idle.pop()
-            connection.call_seconds = call_seconds
+            connection.call_seconds = seconds
             if connection.is_usable():
                 return connection
             # Closed by the server or on the way. Nothing was sent on it, so another will do.
             connection.close()
         connection = self.connect()
-        connection.call_seconds = call_seconds
+        connection.call_seconds = seconds
         return connection
 
     def connect(self) -> Connection:

@@ -20,15 +20,16 @@ from penstock.brokers.sqlite.store import SqliteStore
 from penstock.brokers.sqlite.transaction import SqliteTransaction
 from penstock.brokers.sqlite.waiting import SqliteWaiting
 from penstock.brokers.tables.audit import audit
-from penstock.brokers.tables.flow_actions import WholeFlows
 from penstock.brokers.tables.gauging import gauge
 from penstock.brokers.tables.job_actions import JobActions
 from penstock.brokers.tables.lake_marks import MarkRows
+from penstock.brokers.tables.plain_records import PlainRecordRows
 from penstock.brokers.tables.reading import Looks
 from penstock.brokers.tables.recovery import Recovery
 from penstock.brokers.tables.rule_rows import RuleRows
 from penstock.brokers.tables.settling import Settlements
 from penstock.brokers.tables.signalling import Signals
+from penstock.brokers.tables.whole_flows import WholeFlows
 
 
 class SqliteBroker:
@@ -55,7 +56,8 @@ class SqliteBroker:
         flows = WholeFlows(store, jobs)
         schedules = SqliteSchedules(store, jobs, intake)
         marks = MarkRows(store)
-        records = Records(RuleRows(store), schedules, marks)
+        rules = RuleRows(store)
+        records = Records(rules, schedules, marks, partial(PlainRecordRows, store, rules))
         looks = Looks(store)
         staging = SqliteStaging(store, intake)
         scans = SqliteScans(store)
@@ -70,8 +72,9 @@ class SqliteBroker:
         self.wake = waiting.wake
         self.recover = Recovery(store, settlements.settle_within).recover
         self.prune = SqlitePruning(store, marks).prune
-        self.gauge = partial(gauge, store, looks.count)
+        self.gauge = partial(gauge, store, looks.count, looks.workers)
         self.get = looks.get
+        self.get_many = looks.get_many
         self.count = looks.count
         self.history = looks.history
         self.why = looks.why

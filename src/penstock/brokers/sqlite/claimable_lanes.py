@@ -30,7 +30,7 @@ class ClaimableLane(NamedTuple):
 
 
 class SqliteClaimableLanes:
-    """The lanes that one worker may be handed jobs from."""
+    """The lanes that workers of one declaration may be handed jobs from."""
 
     def __init__(self) -> None:
         self.lanes: list[ClaimableLane] = []
@@ -44,10 +44,7 @@ class SqliteClaimableLanes:
         self._for = None
 
     def fresh(self, worker: WorkerRow, queues: Collection[str] | None, now: float) -> bool:
-        return (
-            self._for == (worker.id, queues, len(worker.tasks))
-            and 0 <= now - self._at < self._good_for
-        )
+        return self._for == _takes(worker, queues) and 0 <= now - self._at < self._good_for
 
     def refresh(
         self,
@@ -77,6 +74,11 @@ class SqliteClaimableLanes:
         )
         times = (loose.get(lane.hash) for lane in self.lanes)
         self.next_due = min((at for at in times if at is not None), default=None)
-        self._for = (worker.id, queues, len(worker.tasks))
+        self._for = _takes(worker, queues)
         self._at = now
         self._good_for = max(_FRESH_SECONDS, (time.perf_counter() - began) * _SHARE)
+
+
+def _takes(worker: WorkerRow, queues: Collection[str] | None) -> tuple[object, ...]:
+    """What decides which lanes a worker may be handed jobs from: see `can_run`."""
+    return worker.app, worker.tasks, worker.tags, queues

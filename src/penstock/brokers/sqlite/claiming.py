@@ -24,6 +24,7 @@ from penstock.brokers.tables.worker_rows import expire, rules_in_force
 from penstock.enqueue.ids import OFFSETS, from_bytes, offset_of, prefix_of
 from penstock.job import Job, Lane, State
 from penstock.rules.key_order import in_turn
+from penstock.rules.rule import Rule
 
 
 class SqliteClaims:
@@ -42,7 +43,11 @@ class SqliteClaims:
         with self.store.writing(durable=settles) as db:
             change = Change(self.store, db, self.clock.now())
             accepted = self._settle_within(change, settlements) if settlements else []
-            answers = [self._claim_for(change, request) for request in wanted]
+            rules: list[Rule] = []
+            if any(request.limit > 0 for request in wanted):
+                expire(change)
+                rules = rules_in_force(self.store, db, change.now)
+            answers = [self._claim_for(change, request, rules) for request in wanted]
         change.after_commit()
         claimed = [jobs for jobs, _ in answers]
         once = [job.id for jobs in claimed for job in jobs if job.at_most_once]
@@ -53,7 +58,9 @@ class SqliteClaims:
         times = [at for _, at in answers if at is not None]
         return Claimed(claimed, accepted, min(times, default=None))
 
-    def _claim_for(self, change: Change, wanted: Wanted) -> tuple[list[Job[Any]], float | None]:
+    def _claim_for(
+        self, change: Change, wanted: Wanted, rules: list[Rule]
+    ) -> tuple[list[Job[Any]], float | None]:
         """The jobs, and when time alone gives this worker more to claim."""
         worker, limit, queues, sizes = wanted.worker, wanted.limit, wanted.queues, wanted.sizes
         if limit <= 0:
@@ -61,8 +68,6 @@ class SqliteClaims:
         claimable = self.store.claimable
         db, now = cast("SqliteDb", change.db), change.now
         self._renewals.keep_alive(db, worker, now)
-        expire(change)
-        rules = rules_in_force(self.store, db, now)
         left = None if sizes is None else dict(sizes)
         picking = ClaimRules(self.store, db, rules, now) if rules else None
         jobs: list[Job[Any]] = []

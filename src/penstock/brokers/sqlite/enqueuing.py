@@ -7,7 +7,13 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.checks import check_age, check_batch, check_lane, check_whole_flow
+from penstock.broker.checks import (
+    check_age,
+    check_batch,
+    check_joined,
+    check_lane,
+    check_whole_flow,
+)
 from penstock.broker.values import Batch, Enqueued
 from penstock.broker.views import QUEUED
 from penstock.brokers.sqlite.statements import sql
@@ -21,6 +27,7 @@ from penstock.brokers.tables.enqueue_packing import (
     searched_fields,
 )
 from penstock.brokers.tables.flow_needs import flow_rows, found_keys, last_of, queued
+from penstock.brokers.tables.replacing import take_place
 from penstock.brokers.tables.rows import (
     PackedRow,
     indexed,
@@ -59,6 +66,7 @@ class SqliteIntake:
             self.store.notify()
             self._remember_lanes(parcels)
         else:
+            check_joined(singles)
             with self.store.joining(connection) as db:
                 change = Change(self.store, db, self.clock.now())
                 answer = self.enqueue_within(change, parcels, singles, batch, flow)
@@ -225,8 +233,8 @@ class SqliteIntake:
     ) -> dict[str, str]:
         db, now = change.db, change.now
         standing: dict[str, str] = {}
-        for job in singles:
-            raw = to_bytes(job.id)
+        for offered in singles:
+            job, raw = offered, to_bytes(offered.id)
             if self._was_sent(db, raw):
                 known.add(job.id)
                 continue
@@ -234,8 +242,11 @@ class SqliteIntake:
                 parameters = {"key": job.unique.key, "now": now}
                 holder = db.execute(sql.unique_holder, parameters).fetchone()
                 if holder is not None:
-                    standing[job.id] = from_bytes(holder["job"])
-                    continue
+                    replacing = job.unique.replace and take_place(change, job, holder["job"])
+                    if not replacing:
+                        standing[job.id] = from_bytes(holder["job"])
+                        continue
+                    job = replacing
                 change.take_unique(job, raw)
             made_at, lane = time_of(job.id), lanes[job.lane]
             enqueued_at = now if made_at is None else made_at

@@ -11,6 +11,7 @@ from penstock.brokers.sqlite.store import SqliteStore
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.flow_needs import place_of
+from penstock.brokers.tables.kept_secrets import forget_kept_secrets
 from penstock.brokers.tables.lake_marks import MarkRows
 from penstock.brokers.tables.worker_rows import expire
 from penstock.job import State
@@ -57,6 +58,7 @@ class SqlitePruning:
         for row in jobs:
             change.tally[row["lane"], State(row["state"]), row["minute"]] -= 1
             change.deleted.append((row["id"],))
+            change.forget_lasting(row["id"])
             if place := place_of(row["body"]):
                 change.lost.add(place)
         change.finish()
@@ -77,11 +79,13 @@ class SqlitePruning:
         ]
         # Not counted: the rows stay.
         bodies = db.execute(sql.prune_bodies, parameters).rowcount
+        secrets = forget_kept_secrets(self.store, db, now, PRUNED_AT_ONCE)
         more = (stays is None and last > after) or PRUNED_AT_ONCE in {
             len(jobs),
             *sent,
             flows[-1],
             bodies,
+            secrets,
         }
         return removed + sum(sent) + flows[-1], last if stays is None else stays - 1, more
 
@@ -94,7 +98,10 @@ class SqlitePruning:
             for statement in (sql.prune_notes, sql.prune_batches, sql.prune_published)
         )
         # Not counted: these are no rows that anybody put there.
-        for statement in (sql.prune_tags, sql.prune_workers, sql.prune_tallies, sql.prune_unique):
+        for statement in (
+            *(sql.prune_tags, sql.prune_workers, sql.prune_tallies, sql.prune_unique),
+            sql.prune_sealed,
+        ):
             db.execute(statement, parameters)
         db.execute(sql.prune_starts, parameters)
         db.execute(sql.prune_staged, parameters)

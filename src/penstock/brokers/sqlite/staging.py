@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 
 from penstock.broker.checks import check_stage, check_staged
+from penstock.broker.values import Committed, Epoch, differs
 from penstock.brokers.sqlite.enqueuing import SqliteIntake
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import SqliteStore
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.enqueue_packing import packed, searched_fields
+from penstock.brokers.tables.locate_job import get_job
 from penstock.brokers.tables.rows import lengths_of, split
 from penstock.enqueue.ids import from_bytes, to_bytes
 from penstock.job import Job, Lane, Parcel
@@ -43,29 +45,41 @@ class SqliteStaging:
             place = {"write": write, "part": part, "now": now}
             db.executemany(sql.stage, [{**place, **row} for row in rows])
 
-    def commit_write(self, write: str, parts: Mapping[str, int]) -> int:
+    def commit_write(
+        self, write: str, parts: Mapping[str, int], token: str = "", epoch: Epoch | None = None
+    ) -> Committed:
         check_stage(write)
+        stream, number = (write, 0) if epoch is None else epoch
         jobs = sum(parts.values())
+        left_out: list[Job[Any]] = []
         with self.store.writing() as db:
             change = Change(self.store, db, self.clock.now())
-            parameters = {"write": write, "jobs": jobs, "now": change.now}
+            parameters = {"write": stream, "token": token, "epoch": number}
+            parameters |= {"jobs": jobs, "now": change.now}
             if db.execute(sql.publish, parameters).rowcount:
                 staged = {row["part"]: row["jobs"] for row in db.execute(sql.staged, (write,))}
                 check_staged(write, parts, staged)
-                for part in parts:
-                    self._publish_part(change, write, part)
+                left_out = [
+                    job for part in parts for job in self._publish_part(change, write, part)
+                ]
                 change.finish()
             else:
-                jobs = db.execute(sql.published, (write,)).fetchone()["jobs"]
+                row = db.execute(sql.published, parameters).fetchone()
+                jobs, token = (row["jobs"], row["token"]) if row else (0, "")
             db.execute(sql.discard, (write,))
         self.store.notify()
-        return jobs
+        return Committed(jobs, token, tuple(left_out))
 
-    def _publish_part(self, change: Change, write: str, part: str) -> None:
+    def _publish_part(self, change: Change, write: str, part: str) -> Iterator[Job[Any]]:
+        """Store the jobs of a part; those that were stored before in another form."""
         for page in self._pages(change.db, write, part):
             self._intake.check_ages(change.db, page, change.now)
             parcels = [job for job in page if isinstance(job, Parcel)]
-            self._intake.take_in(change, parcels, [job for job in page if isinstance(job, Job)])
+            singles = {job.id: job for job in page if isinstance(job, Job)}
+            known, _ = self._intake.take_in(change, parcels, list(singles.values()))
+            for job in (singles[id] for id in known if id in singles):
+                if differs(job, get_job(self.store, change.db, to_bytes(job.id))):
+                    yield job
 
     def _pages(self, db: Db, write: str, part: str) -> Iterator[list[Job[Any] | Parcel]]:
         place = {"write": write, "part": part, "most": _PAGE}

@@ -56,6 +56,7 @@ class SqliteStatements(Statements):
     prune: str
     prune_page: str
     prune_bodies: str
+    prune_sealed: str
     prune_jobs: str
     prune_sent: str
     prune_derived: str

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.app.clock import SYSTEM_CLOCK, AnyClock
+from penstock.broker.call_deadline import OVER, call_deadline, call_seconds
 from penstock.broker.read_budget import current_share
 from penstock.broker.traits import ONE_PLACE, Traits
 from penstock.broker.values import RETENTION_SECONDS
@@ -33,6 +34,7 @@ from penstock.brokers.sqlite.statements import migrations, sql
 from penstock.brokers.sqlite.wake import WakeSender
 from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.development_store import check_released
+from penstock.brokers.tables.sealed_apps import mark_sealed, sealed_apps
 from penstock.enqueue.caller_connection import driver_connection
 from penstock.errors import PenstockError, Refused, SchemaTooNew, StoreUnreachable, WrongUrl
 from penstock.job import Lane
@@ -72,6 +74,8 @@ class SqliteStore:
             poll_seconds=lambda: POLL_SECONDS,
             rules_version=self.rules_version,
             digest_key=cache(self._digest_key),
+            sealed_apps=lambda: sealed_apps(self),
+            mark_sealed=lambda app: mark_sealed(self, app),
         )
         self.clock = clock or SYSTEM_CLOCK
         self.busy_seconds = BUSY_SECONDS  # that a call waits for whoever has the file
@@ -263,14 +267,18 @@ class SqliteStore:
         shared = self._shared
         if shared and shared.somebody_waits():
             time.sleep(_BUSY_LOOK_SECONDS * 2)
-        until = time.monotonic() + patience
+        seconds = call_seconds(patience)
+        if not seconds:
+            raise sqlite3.OperationalError(OVER)
+        until = time.monotonic() + seconds
         waited = False
         while True:
             try:
                 self._writer.execute("begin immediate")
                 break
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > until:
+                late = time.monotonic() > min(until, call_deadline())
+                if late or error.sqlite_errorname != "SQLITE_BUSY":
                     raise
             waited = True
             if shared:

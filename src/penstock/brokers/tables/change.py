@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 from penstock.brokers.tables import flow_needs
 from penstock.brokers.tables.db import Db, TableStore
+from penstock.brokers.tables.kept_secrets import kept_rows
 from penstock.brokers.tables.rows import packed_again, text_of
-from penstock.enqueue.ids import to_bytes
+from penstock.enqueue.ids import FIRST_LASTING, to_bytes
+from penstock.flows.spawn_links import spawned_event
 from penstock.job import Job, Outcome, State
 
 _SUCCESS_WIDTH = 10
@@ -51,7 +53,17 @@ class Change:
 
     __slots__ = (
         *("db", "deleted", "ended", "ends", "events", "freed", "lost", "marked", "moved", "now"),
-        *("readied", "rows", "spawned", "sql", "store", "successes", "tally", "unclaimed"),
+        *(
+            "not_done",
+            "readied",
+            "rows",
+            "spawned",
+            "sql",
+            "store",
+            "successes",
+            "tally",
+            "unclaimed",
+        ),
         *("unreported", "woken"),
     )
 
@@ -68,6 +80,8 @@ class Change:
         # By lane: jobs whose claims out of parcels are undone, with their stored ids.
         self.unclaimed: defaultdict[int, list[tuple[bytes, Job[Any]]]] = defaultdict(list)
         self.deleted: list[tuple[bytes]] = []  # ids of rows to delete
+        # Of those, ids of jobs that did not succeed: if they are lasting ones, they may come again.
+        self.not_done: list[tuple[bytes]] = []
         self.freed: list[dict[str, Any]] = []  # unique keys
         self.marked: list[tuple[bytes, int]] = []  # leases, with what is left of them
         self.ended: list[tuple[int]] = []  # leases of which nothing is left
@@ -83,6 +97,11 @@ class Change:
         """Release the job's unique key, if it is held until this."""
         if job.unique is not None:
             self.freed.append({"key": job.unique.key, "job": raw, "until": until})
+
+    def forget_lasting(self, raw: bytes) -> None:
+        """The job is gone and was not done: forget its id, if that is a lasting one."""
+        if raw >= FIRST_LASTING:
+            self.not_done.append((raw,))
 
     def take_unique(self, job: Job[Any], raw: bytes) -> bool:
         """Take the job's unique key; False if another job holds it."""
@@ -114,10 +133,11 @@ class Change:
             before, bad = self.ends.get(place, (0, 0))
             self.ends[place] = before + jobs, bad
 
-    def spawn(self, body: bytes, outcome: Outcome) -> None:
-        """Store what the job of this body spawned, when the change is finished."""
+    def spawn(self, job: Job[Any], outcome: Outcome) -> None:
+        """Store what this job spawned, when the change is finished."""
         if outcome.spawned:
-            self.spawned.append((flow_needs.place_of(body), outcome))
+            self.spawned.append((flow_needs.place_of(job.body), outcome))
+            self.add_event("event", spawned_event(outcome), job, job.lane.hash)
 
     def add_event(self, kind: str, data: bytes, job: Job[Any] | None, lane: int | None) -> None:
         """A history row that is not an attempt: an action and its author, or progress of a job."""
@@ -150,13 +170,16 @@ class Change:
     def write_places(self) -> None:
         """Write rows of jobs, unique keys and leases, so that they can be read."""
         sql, db = self.sql, self.db
+        kept = kept_rows(self.moved, self.rows)
         parcels = [row for each in self.unclaimed.items() for row in packed_again(*each)]
         self.unclaimed.clear()
         for statement, parameters in (
             (sql.settle, self.moved),
             (sql.enqueue, self.rows),
+            (sql.keep_secrets, kept),
             (sql.enqueue_parcel, parcels),
             (sql.delete, self.deleted),
+            (sql.forget_lasting, self.not_done),
             (sql.free_unique, self.freed),
             (sql.mark_lease, self.marked),
             (sql.end_lease, self.ended),

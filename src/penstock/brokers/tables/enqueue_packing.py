@@ -44,9 +44,11 @@ def searched_fields(
     """The argument fields that all of these jobs of a lane have indexed, by lane."""
     fields: dict[Lane, frozenset[str]] = {parcel.lane: frozenset() for parcel in parcels}
     for job in singles:
-        searched = frozenset(job.search)
         lane = job.lane
-        fields[lane] = fields.get(lane, searched) & searched
+        if lane not in fields:
+            fields[lane] = frozenset(job.search)
+        elif fields[lane]:
+            fields[lane] &= frozenset(job.search)
     return fields
 
 

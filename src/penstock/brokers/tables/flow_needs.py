@@ -261,7 +261,7 @@ def _wait_again(
     found = change.db.every(change.sql.member_rows, sets)
     again: list[dict[str, Any]] = []
     for place, members in zip(by_id, found, strict=True):
-        rows = [row for row in members if not gone_secrets(row["body"])]
+        rows = [row for row in members if not gone_secrets(row["body"], change.now)]
         for row in rows:
             revived[row["id"]] = revived_job(change, row, State.WAITING), row["lane"]
             again.append({"id": row["id"], "state": State.WAITING, "now": change.now, "body": None})

@@ -149,7 +149,7 @@ class JobActions:
         self, change: Change, rows: Mapping[bytes, Row], secrets: Mapping[str, Any]
     ) -> dict[bytes, Touched]:
         ended = [row for row in rows.values() if row["state"] in _BAD]
-        bodies = {row["id"]: with_secrets(row["body"], secrets) for row in ended}
+        bodies = {row["id"]: with_secrets(row["body"], secrets, change.now) for row in ended}
         places = {row["id"]: place for row in ended if (place := place_of(row["body"]))}
         nodes = nodes_at(change, set(places.values())) if places else {}
         # A job that needs a deleted one is not retried: it would wait for ever.
@@ -239,6 +239,7 @@ class JobActions:
                 change.free(job, raw, "ended")
                 change.free(job, raw, "started")
                 change.deleted.append((raw,))
+                change.forget_lasting(raw)
                 touched[raw] = job, row["lane"]
         left = [raw for raw in left if raw not in rows]
         for raw, row in zip(left, db.each(sql.succeeded, [(raw,) for raw in left]), strict=True):

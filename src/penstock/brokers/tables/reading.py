@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Generic
 
 import msgspec
@@ -27,7 +27,7 @@ from penstock.brokers.tables.worker_rows import rules_in_force
 from penstock.enqueue.ids import from_bytes, to_bytes
 from penstock.flows.flow import JobOutput, NodeRow
 from penstock.job import Job, State
-from penstock.operate.why import Held, explain, held_by
+from penstock.operate.why import FullLimit, explain, full_limit
 from penstock.rules.rule import covered_by
 
 MOST_EXAMINED = 100_000
@@ -49,6 +49,11 @@ class Looks(Generic[StoreT]):
     def get(self, job_id: str) -> Job[Any] | None:
         with self.store.reading() as db:
             return get_job(self.store, db, to_bytes(job_id))
+
+    def get_many(self, ids: Sequence[str]) -> dict[str, Job[Any]]:
+        with self.store.reading() as db:
+            found = {id: get_job(self.store, db, to_bytes(id)) for id in ids}
+        return {id: job for id, job in found.items() if job is not None}
 
     def notes(self, job_id: str, kind: str | None = None) -> list[Note]:
         with self.store.reading() as db:
@@ -190,7 +195,7 @@ class Looks(Generic[StoreT]):
         now = self.clock.now()
         job = self.get(job_id)
         ahead: int | None = None
-        held: Held | None = None
+        full: FullLimit | None = None
         before: Job[Any] | None = None
         if job is not None and job.state is State.READY:
             with self.store.reading() as db:
@@ -205,7 +210,7 @@ class Looks(Generic[StoreT]):
                 rules = rules_in_force(self.store, db, now)
                 if limited(rules):
                     usage = Usage(self.store, db, now)
-                    held = held_by(usage.limits(rules), job, usage.holders)
+                    full = full_limit(usage.limits(rules), job, usage.holders)
                 head = behind(self.store, db, rules, job)
                 before = None if head is None else get_job(self.store, db, head)
         needs: list[NodeRow] = []
@@ -215,7 +220,7 @@ class Looks(Generic[StoreT]):
                 needs = [node_row(row) for row in rows]
         with self.store.reading() as db:
             in_force = rules_in_force(self.store, db, now)
-        return explain(job_id, job, now, in_force, self.workers(), ahead, needs, held, before)
+        return explain(job_id, job, now, in_force, self.workers(), ahead, needs, full, before)
 
     def outputs(self, node: str) -> list[JobOutput]:
         raw, sql = to_bytes(node), self.store.sql

@@ -100,7 +100,7 @@ class Settlements(Generic[StoreT]):
                 if fresh and outcome.state is State.SUCCEEDED:
                     good.append(job.body)
                     if outcome.spawned:
-                        change.spawn(job.body, outcome)
+                        change.spawn(job, outcome)
             change.members_succeeded(good)
         return accepted
 
@@ -177,7 +177,7 @@ class Settlements(Generic[StoreT]):
         if after.state in ENDED:
             change.member_ended(after.body, good=False)
         else:
-            change.spawn(after.body, outcome)
+            change.spawn(after, outcome)
         if after.state in ENDED and not outcome.keep:
             return
         run_at = after.enqueued_at if after.run_at is None else after.run_at
@@ -207,7 +207,7 @@ class Settlements(Generic[StoreT]):
             change.member_ended(after.body, good=after.state is State.SUCCEEDED)
             change.free(before, raw, "ended")
         if after.state in {State.SUCCEEDED, State.READY}:
-            change.spawn(after.body, outcome)
+            change.spawn(before, outcome)
         if after.state is State.SUCCEEDED or (after.state in ENDED and not outcome.keep):
             change.deleted.append((raw,))
         else:
@@ -249,7 +249,7 @@ class Settlements(Generic[StoreT]):
                         "value": note.value,
                     },
                 )
-            if note.kind in {"event", "progress"}:
+            if note.kind == "event" or (note.kind == "progress" and note.told):
                 change = Change(self.store, db, at)
                 change.add_event(note.kind, noted(note), job, lane)
                 change.finish()

@@ -32,6 +32,7 @@ class Statements(SqlFiles):
     count_by_key: str
     # delete.sql
     delete: str
+    forget_lasting: str
     forget_bodies: str
     forget_notes: str
     succeeded_between: str
@@ -46,6 +47,8 @@ class Statements(SqlFiles):
     take_unique: str
     unique_holder: str
     free_unique: str
+    mark_sealed: str
+    sealed_apps: str
     # find.sql
     find: str
     find_ended: str
@@ -74,6 +77,9 @@ class Statements(SqlFiles):
     # gauge.sql
     gauge: str
     gauged: str
+    uncounted: str
+    ended: str
+    sampled: str
     oldest: str
     # get.sql
     get: str
@@ -101,6 +107,16 @@ class Statements(SqlFiles):
     put_state: str
     # prune.sql
     past_hold: str
+    kept_over: str
+    put_body: str
+    forget_kept: str
+    forget_kept_gone: str
+    # records.sql
+    records: str
+    new_record: str
+    locked_record: str
+    put_record: str
+    clear_record: str
     # recover.sql
     recover: str
     give_up_worker: str
@@ -133,6 +149,7 @@ class Statements(SqlFiles):
     clear_schedule: str
     # settle.sql
     settle: str
+    keep_secrets: str
     succeed: str
     held_row: str
     lease_marks: str

@@ -1,6 +1,6 @@
 """The conformance suite of the broker protocol: what a store must do to be a broker.
 
-Its tests are the definition of the 34 verbs, by group: `core`, `control`, `look` and `bulk`, and
+Its tests are the definition of the 35 verbs, by group: `core`, `control`, `look` and `bulk`, and
 `models`, which compare a store with the memory broker after random operations. They need the extra
 `conformance`, and one fixture, `broker`, that opens an empty store of yours on the test's clock:
 

@@ -11,7 +11,7 @@ import msgspec
 from penstock.broker.protocol import Broker
 from penstock.broker.values import Enqueued, Settlement, Wanted
 from penstock.broker.views import Event, WorkerRow
-from penstock.enqueue.ids import Ids
+from penstock.enqueue.ids import Ids, bucket_by, bucket_of, in_bucket
 from penstock.flows.flow import Flow, Member, Node, NodeRow, OnFailure
 from penstock.job import Job, Outcome, State, pack
 from penstock.schedules.schedule import Schedule
@@ -59,11 +59,11 @@ def put_in_one_bucket(clock: Clock) -> None:
     _one_bucket.add(clock)
 
 
-def an_id(clock: Clock, lane: Any = None) -> str:
+def an_id(clock: Clock, lane: Any = None, bucket: int | None = None) -> str:
     """An id made now, by the test's clock."""
     if clock not in _ids:
         _ids[clock] = Ids(clock)
-    return _ids[clock].next(lane, 0 if clock in _one_bucket else None)
+    return _ids[clock].next(lane, 0 if bucket is None and clock in _one_bucket else bucket)
 
 
 def a_job(clock: Clock, task: str = "mail:send", **fields: Any) -> Job[Any]:
@@ -71,7 +71,10 @@ def a_job(clock: Clock, task: str = "mail:send", **fields: Any) -> Job[Any]:
     job = Job[Any](task=task, id="", **fields) if "id" not in fields else None
     if job is None:
         return Job(task=task, **fields)
-    return msgspec.structs.replace(job, id=an_id(clock, job.lane))
+    unique = None if job.unique is None else job.unique.key
+    alone = clock in _one_bucket and unique is None
+    bucket = None if alone else bucket_by(unique, job.key)
+    return msgspec.structs.replace(job, id=an_id(clock, job.lane, bucket))
 
 
 def some_jobs(clock: Clock, count: int, task: str = "mail:send", **fields: Any) -> list[Job[Any]]:
@@ -117,6 +120,7 @@ def begun(outcome: Outcome, at: float) -> Outcome:
 
 def settle(broker: Broker, job: Job[Any], outcome: Outcome) -> bool:
     [accepted] = broker.settle([(job, outcome)])
+    assert accepted is not None
     return accepted
 
 
@@ -189,8 +193,13 @@ def a_flow(clock: Clock, joins: str | None = None, /, **parts: Part) -> Parts:
         for name, each in parts.items()
     }
     flow_id = joins or list(made.values())[-1][0].id
+    bucket = bucket_of(flow_id)  # of all its members
+    made = {
+        name: [msgspec.structs.replace(job, id=in_bucket(job.id, bucket)) for job in jobs]
+        for name, jobs in made.items()
+    }
     ids = {
-        name: made[name][0].id if each.jobs is None else an_id(clock)
+        name: made[name][0].id if each.jobs is None else an_id(clock, bucket=bucket)
         for name, each in parts.items()
     }
     nodes: list[Node] = []
@@ -234,7 +243,7 @@ def settle_and_claim_for(
     queues: Collection[str] | None = None,
     limit: int = 1,
     sizes: Mapping[str, int] | None = None,
-) -> tuple[list[bool], list[Job[Any]]]:
+) -> tuple[Sequence[bool | None], list[Job[Any]]]:
     """Which settlements were accepted, and what the worker is handed in the same round trip."""
     answer = broker.claim([Wanted(worker, limit, queues, sizes)], settlements)
     return answer.accepted, answer.jobs[0]

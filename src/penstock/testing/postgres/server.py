@@ -30,6 +30,7 @@ Setting: TypeAlias = str | int | float | bool
 # server that was stopped is started again.
 _PORTS = range(20_000, 32_000)
 _PATIENCE = 60.0
+_RECOVERY_SECONDS = 300.0  # it reads its log again after a crash, which takes a busy machine long
 _STOP = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 
@@ -114,7 +115,7 @@ class Server:
             str(self.data),
             *(word for name, value in options.items() for word in ("-c", f"{name}={value}")),
         )
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _RECOVERY_SECONDS
         while not self._accepts():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"PostgreSQL did not start; its log ends:\n{self.log[-4000:]}")

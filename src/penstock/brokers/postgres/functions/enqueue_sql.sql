@@ -251,6 +251,12 @@ begin
     if enqueue.app is distinct from '' then
         perform penstock.check_name('app', enqueue.app);
     end if;
+    if exists (select 1 from penstock.sealed_app s where s.app = enqueue.app) then
+        perform penstock.refuse(format(
+            'app %s encrypts its jobs, and SQL has no key: enqueue task %s in a program with the key ring, or for '
+            'an app of another name', quote_literal(enqueue.app), quote_literal(left(enqueue.task, 60))
+        ));
+    end if;
     perform penstock.check_name('queue', enqueue.queue);
     perform penstock.check_name('tag in runs_on', r.tag) from unnest(enqueue.runs_on) as r (tag);
     if enqueue.priority is null or enqueue.priority not between -100 and 100 then

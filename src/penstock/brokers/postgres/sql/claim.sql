@@ -6,7 +6,7 @@ select lane, lease, firsts, counts, lengths, bodies, job_rows, news
   from penstock.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13);
 
 -- name: look
--- The lanes that have ready jobs; see functions/look.sql.
+-- The lanes that have ready jobs; see functions/busy_lanes.sql.
 select lane, first, jobs, run_at, news from penstock.busy_lanes($1, $2, $3, $4, $5);
 
 -- name: claimed_rows

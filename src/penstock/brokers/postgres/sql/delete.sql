@@ -4,6 +4,10 @@
 -- Delete a job's row: it succeeded, or is not to be kept.
 delete from penstock.job where id = %s;
 
+-- name: forget_lasting
+-- Forget the lasting id of a job that is gone and was not done: the id may come again.
+delete from penstock.sent_lasting where id = %s;
+
 -- name: forget_bodies
 -- Delete arguments and results of a range of jobs; that they ran stays recorded.
 update penstock.history

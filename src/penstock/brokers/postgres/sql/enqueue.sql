@@ -100,6 +100,11 @@ values (%(key)s, %(job)s, %(until)s, %(expires_at)s)
    set job = excluded.job, until = excluded.until, expires_at = excluded.expires_at
  where u.expires_at <= %(now)s;
 
+-- name: lock_unique
+-- Serves enqueue: of those who replace the job under a unique key one does so at a time. Until the end
+-- of the transaction.
+select pg_advisory_xact_lock(hashtextextended(%(key)s, 20261119));
+
 -- name: unique_holder
 -- Serves enqueue and retry: the job that holds a unique key now.
 select job
@@ -135,3 +140,12 @@ select bool_or(
  where n.nspname = 'penstock'
    and p.proname = 'enqueue_joined'
    and c.relname = 'parcel';
+
+-- name: mark_sealed
+-- Jobs of this app are encrypted.
+insert into penstock.sealed_app (app, at) values (%(app)s, %(now)s)
+    on conflict (app) do update set at = excluded.at;
+
+-- name: sealed_apps
+-- The apps whose jobs are encrypted.
+select app from penstock.sealed_app;

@@ -14,7 +14,8 @@ insert into penstock.meta as m (name, value) values ('gauged', %(value)s)
 select (select value
           from penstock.meta
          where name = 'gauged') as value,
-       exists (select 1 from penstock.tally) as holds;
+       exists (select 1 from penstock.tally) as holds,
+       (select max(position) from penstock.history) as newest;
 
 -- name: oldest
 -- The oldest ready parcel and the earliest ready row of each lane.
@@ -31,3 +32,44 @@ select l.queue,
          order by j.run_at
          limit 1) as run_at
   from penstock.lane l;
+
+-- name: uncounted
+-- The next rows of the history whose attempts are not counted yet: how many, and up to where. Below the
+-- oldest open transaction, so that no row can appear there any more.
+select count(*) as jobs,
+       max(position) as upto
+  from (select position
+          from penstock.history
+         where position > %(after)s
+           and position < (pg_snapshot_xmin(pg_current_snapshot())::text::bigint << 20)
+         order by position
+         limit %(limit)s) as rows;
+
+-- name: ended
+-- The attempts among them, counted. They are of the minute in which they ended, whenever that was.
+select lane,
+       worker,
+       state,
+       floor(at / 60)::bigint as minute,
+       count(*) as jobs,
+       sum(greatest(0, at - started_at)) as ran,
+       sum(greatest(0, started_at - coalesce(run_at, enqueued_at, started_at))) as waited
+  from penstock.history
+ where position > %(after)s
+   and position <= %(upto)s
+   and kind = 'attempt'
+   and started_at is not null
+ group by lane, worker, state, floor(at / 60)::bigint;
+
+-- name: sampled
+-- And some of them, for the histograms.
+select lane,
+       floor(at / 60)::bigint as minute,
+       greatest(0, at - started_at) as ran,
+       greatest(0, started_at - coalesce(run_at, enqueued_at, started_at)) as waited
+  from penstock.history
+ where position > %(after)s
+   and position <= %(upto)s
+   and mod(position, %(every)s) = 0
+   and kind = 'attempt'
+   and started_at is not null;

@@ -50,6 +50,20 @@ select *
  order by position desc
  limit 1;
 
+-- name: get_many
+-- The rows of these jobs.
+select * from penstock.job where id = any (%s::uuid[]);
+
+-- name: succeeded_many
+-- Those of these jobs that succeeded, as `succeeded`.
+select distinct on (h.job) h.*
+  from penstock.history h
+ where h.job = any (%s::uuid[])
+   and h.kind = 'attempt'
+   and h.state = 'succeeded'
+   and h.body is not null
+ order by h.job, h.position desc;
+
 -- name: lane
 -- Serves every verb: a lane by its hash.
 select app, queue, task, version, priority, runs_on, search from penstock.lane where hash = %s;

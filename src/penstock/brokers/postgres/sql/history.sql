@@ -22,7 +22,7 @@ select *
 -- The last rows, newest first, without gauges; for people.
 select *
   from penstock.history
- where kind <> 'gauge'
+ where kind not in ('gauge', 'minute', 'ten_minutes', 'hour')
    and (%(kind)s::text is null or kind = %(kind)s::text)
    and position < %(before)s
  order by position desc
@@ -52,8 +52,9 @@ select h.*
  limit %(limit)s;
 
 -- name: written
--- How far the WAL is written.
-select pg_current_wal_insert_lsn()::text as written;
+-- How far the WAL is written; null on a standby, which has only what its primary has flushed.
+select case when not pg_is_in_recovery()
+            then pg_current_wal_insert_lsn()::text end as written;
 
 -- name: flush
 -- A commit that waits for the disk, and so flushes all WAL before it.

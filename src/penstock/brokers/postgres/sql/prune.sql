@@ -121,6 +121,35 @@ select id, lane, state, minute,
  limit %(most)s
    for update skip locked;
 
+-- name: kept_over
+-- Jobs that keep secrets whose time is over, locked. The job comes first, as when it ends: who locks its
+-- row in penstock.kept_secret before that would be in a deadlock with who ends it.
+select j.id, j.state, j.body
+  from penstock.kept_secret k
+  join penstock.job j on j.id = k.job
+ where k.until <= %(now)s
+ order by j.id
+ limit %(most)s
+   for update of j skip locked;
+
+-- name: put_body
+-- The body of an ended job without its secrets.
+update penstock.job set body = %(body)s where id = %(id)s;
+
+-- name: forget_kept
+-- Of a job that keeps no secrets any more.
+delete from penstock.kept_secret where job = %(id)s;
+
+-- name: forget_kept_gone
+-- Of jobs of which there is no row any more.
+delete from penstock.kept_secret k
+ where k.until <= %(now)s
+   and not exists (select 1 from penstock.job j where j.id = k.job);
+
+-- name: prune_sealed
+-- Apps whose jobs are not encrypted any more.
+delete from penstock.sealed_app where at < %(before)s;
+
 -- name: prune_sent
 -- Delete ids that are refused because of their age.
 delete from penstock.sent
@@ -161,13 +190,17 @@ delete from penstock.batch where at < %(before)s;
 -- name: prune_staged
 -- Staged writes that nobody added to for a day.
 select write
-  from penstock.staged
+  from (
+           select write, at from penstock.staged
+           union all
+           select write, at from penstock.staged_call
+       ) as staged_rows
  group by write
 having max(at) < %(now)s - %(staged)s;
 
 -- name: prune_published
--- Forget that old writes were committed.
-delete from penstock.published where at < %(before)s;
+-- Forget that old writes without a name were committed.
+delete from penstock.published where at < %(before)s and write like 'unnamed/%%';
 
 -- name: prune_starts
 -- Delete starts that no rate limit counts any more: the longest window is a day.

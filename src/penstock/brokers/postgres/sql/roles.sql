@@ -29,12 +29,16 @@ grant penstock_worker to penstock_admin;
 
 grant usage on schema penstock to penstock_viewer;
 grant select on all tables in schema penstock to penstock_viewer;
+grant execute on function penstock.jobs_by_id, penstock.jobs_by_unique_key, penstock.jobs_by_tag
+   to penstock_viewer;
 
 -- What an enqueue needs, whatever its options.
 grant usage, select on all sequences in schema penstock to penstock_producer;
-grant insert on penstock.parcel, penstock.sent, penstock.sent_derived, penstock.tag, penstock.tally,
-                penstock.lane, penstock.job, penstock.unique_key, penstock.history, penstock.flow,
-                penstock.node, penstock.need, penstock.find, penstock.member, penstock.batch to penstock_producer;
+grant insert on penstock.parcel, penstock.sent, penstock.sent_derived, penstock.sent_lasting,
+                penstock.tag, penstock.tally, penstock.lane, penstock.job, penstock.unique_key,
+                penstock.history, penstock.flow, penstock.node, penstock.need, penstock.find, penstock.member,
+                penstock.batch, penstock.sealed_app to penstock_producer;
+grant update on penstock.sealed_app to penstock_producer;
 grant update (search) on penstock.lane to penstock_producer;
 grant update, delete on penstock.unique_key to penstock_producer;
 grant update on penstock.batch to penstock_producer;

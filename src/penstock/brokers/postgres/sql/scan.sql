@@ -14,7 +14,7 @@ select (select h.position
          where h.position > %(after)s
            and h.position < %(safe)s
            and (h.kind = %(kind)s::text
-                or (%(kind)s::text is null and h.kind not in ('attempt', 'gauge')))
+                or (%(kind)s::text is null and h.kind not in ('attempt', 'gauge', 'minute', 'ten_minutes', 'hour')))
            and %(rows)s::bigint is not null
          order by h.position
         offset coalesce(%(rows)s::bigint, 1) - 1
@@ -95,7 +95,7 @@ copy (
      where h.position > %(after)s
        and h.position <= %(until)s
        and (h.kind = %(kind)s::text
-            or (%(kind)s::text is null and h.kind not in ('attempt', 'gauge')))
+            or (%(kind)s::text is null and h.kind not in ('attempt', 'gauge', 'minute', 'ten_minutes', 'hour')))
        and (%(lanes)s::text is null
             or h.lane in (select value::bigint from json_array_elements_text(%(lanes)s::json)))
        and (%(states)s::text is null

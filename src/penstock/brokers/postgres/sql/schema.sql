@@ -161,7 +161,10 @@ create table penstock.sent (
 ) partition by range (id);
 create table penstock.sent_other partition of penstock.sent default;
 create table penstock.sent_derived partition of penstock.sent
-    for values from ('ff000000-0000-0000-0000-000000000000') to (maxvalue);
+    for values from ('ff000000-0000-0000-0000-000000000000') to ('ff800000-0000-0000-0000-000000000000');
+-- Lasting ids: a partition of a backfill, a row of a frame. They are never pruned.
+create table penstock.sent_lasting partition of penstock.sent
+    for values from ('ff800000-0000-0000-0000-000000000000') to (maxvalue);
 
 create table penstock.unique_key (
     key text primary key,
@@ -269,6 +272,20 @@ create table penstock.schedule (
     name text primary key,
     declared text not null
 ) with (fillfactor = 50);
+
+-- Ended jobs that keep their secrets, encrypted, for a while (keep_secrets).
+create table penstock.kept_secret (
+    job uuid primary key,
+    until double precision not null
+);
+-- Serves prune.
+create index kept_secret_until on penstock.kept_secret (until);
+
+-- Apps whose jobs are encrypted, and when that was last seen: who has no key stores nothing for them.
+create table penstock.sealed_app (
+    app text primary key,
+    at double precision not null
+);
 
 -- Starts of jobs under a rate limit, while they count; `at` is in the time of leases.
 create table penstock.start (
@@ -415,16 +432,52 @@ create table penstock.staged (
     id uuid not null,
     lane bigint not null,
     jobs integer not null,
-    body bytea,  -- one job of its own, as penstock.enqueue_jobs takes it; null: a parcel
+    body bytea,  -- one job, as penstock.enqueue_jobs takes it; null: a parcel
     at double precision not null,
     primary key (write, part, id)
 );
 
--- The writes that were committed, so that each is committed once.
+-- Staged jobs with rows of their own: one row for each call of stage, and its jobs under its number.
+-- Unlogged: a crash of the server empties both, and the commit, which counts, refuses the write.
+create unlogged table penstock.staged_call (
+    write text not null,
+    part text not null,
+    call uuid not null,
+    jobs integer not null,
+    oldest uuid,  -- of the ids that contain a time
+    tagged boolean not null,  -- some have tags, or arguments that are indexed
+    has_unique boolean not null,  -- some have a unique key
+    at double precision not null,
+    primary key (write, part, call)
+);
+create unlogged table penstock.staged_job (
+    call uuid not null,
+    id uuid not null,
+    lane bigint not null,
+    enqueued_at double precision,  -- null for derived ids, which contain no time
+    body bytea not null,
+    key text,
+    run_at double precision,
+    at_most_once boolean not null,
+    unique_key text,
+    unique_until text,
+    unique_seconds double precision,
+    expires_at double precision,
+    tags text,
+    search text,
+    names text  -- JSON: the pairs for penstock.tag
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 50000);
+-- Serves commit_write and discard.
+create index staged_job_call on penstock.staged_job (call);
+
+-- The writes that were committed, so that each is committed once; of a stream the last epoch, which stands
+-- for those before it.
 create table penstock.published (
     write text primary key,
     jobs bigint not null,
-    at double precision not null
+    at double precision not null,
+    token text not null,  -- of the call that committed it
+    epoch bigint not null
 );
 
 -- How far each lake has the history. `declared` is JSON: the whole mark, with its gap.
@@ -433,4 +486,12 @@ create table penstock.mark (
     position bigint not null,  -- all rows up to and including it are in the lake
     hold double precision not null,  -- how many seconds beyond the retention rows are kept for it
     declared text not null
+);
+
+-- Records that are kept as they are: subscriptions, the map of shards. `declared` is JSON.
+create table penstock.record (
+    kind text not null,
+    id text not null,
+    declared text not null,
+    primary key (kind, id)
 );

@@ -21,6 +21,11 @@ update penstock.job
  where id = %(id)s
    and attempt = %(attempt)s;
 
+-- name: keep_secrets
+-- Serves every verb that ends jobs: the row of this one has secrets until then.
+insert into penstock.kept_secret (job, until) values (%(id)s, %(until)s)
+    on conflict (job) do update set until = excluded.until;
+
 -- name: succeed
 -- Packed jobs of one lease succeeded; see functions/succeed.sql.
 select penstock.succeed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);

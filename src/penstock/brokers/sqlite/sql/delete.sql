@@ -4,6 +4,10 @@
 -- Forget a job's row: it succeeded, or is not to be kept.
 delete from penstock_job where id = ?;
 
+-- name: forget_lasting
+-- A job with a lasting id is gone and was not done: the id may come again.
+delete from penstock_sent where id = ? and id >= x'ff80';
+
 -- name: forget_bodies
 -- Arguments and results of a range of jobs go, the record that they ran stays.
 update penstock_history

@@ -114,3 +114,12 @@ select coalesce(max(place) + 1, 0) as place from penstock_node where flow = ?;
 -- name: next_need
 -- Serves settle: the place of the next need of a node.
 select coalesce(max(place) + 1, 0) as place from penstock_need where node = ?;
+
+-- name: mark_sealed
+-- Jobs of this app are encrypted.
+insert into penstock_sealed_app (app, at) values (:app, :now)
+    on conflict (app) do update set at = excluded.at;
+
+-- name: sealed_apps
+-- The apps whose jobs are encrypted.
+select app from penstock_sealed_app;

@@ -12,7 +12,8 @@ insert into penstock_meta (name, value) values ('gauged', :value)
 select (select value
           from penstock_meta
          where name = 'gauged') as value,
-       exists (select 1 from penstock_tally where jobs <> 0) as holds;
+       exists (select 1 from penstock_tally where jobs <> 0) as holds,
+       (select max(position) from penstock_history) as newest;
 
 -- name: oldest
 -- The first job of each lane that is ready, packed or in a row of its own.
@@ -29,3 +30,42 @@ select l.queue,
          order by j.run_at
          limit 1) as run_at
   from penstock_lane l;
+
+-- name: uncounted
+-- The next rows of the history whose attempts are not counted yet: how many, and up to where.
+select count(*) as jobs,
+       max(position) as upto
+  from (select position
+          from penstock_history
+         where position > :after
+         order by position
+         limit :limit);
+
+-- name: ended
+-- The attempts among them, counted. They are of the minute in which they ended, whenever that was.
+select lane,
+       worker,
+       state,
+       cast(at / 60 as integer) as minute,
+       count(*) as jobs,
+       sum(max(0.0, at - started_at)) as ran,
+       sum(max(0.0, started_at - coalesce(run_at, enqueued_at, started_at))) as waited
+  from penstock_history
+ where position > :after
+   and position <= :upto
+   and kind = 'attempt'
+   and started_at is not null
+ group by lane, worker, state, minute;
+
+-- name: sampled
+-- And some of them, for the histograms.
+select lane,
+       cast(at / 60 as integer) as minute,
+       max(0.0, at - started_at) as ran,
+       max(0.0, started_at - coalesce(run_at, enqueued_at, started_at)) as waited
+  from penstock_history
+ where position > :after
+   and position <= :upto
+   and position % :every = 0
+   and kind = 'attempt'
+   and started_at is not null;

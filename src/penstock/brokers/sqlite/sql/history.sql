@@ -21,7 +21,7 @@ select *
 -- The last rows as they stand now, newest first; people do not look for gauges here.
 select *
   from penstock_history
- where kind <> 'gauge'
+ where kind not in ('gauge', 'minute', 'ten_minutes', 'hour')
    and (:kind is null or kind = :kind)
    and position < :before
  order by position desc

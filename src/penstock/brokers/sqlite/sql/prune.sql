@@ -63,6 +63,33 @@ select *
    and case when keep_until is null then ended_at < :before else keep_until <= :now end
  limit :most;
 
+-- name: kept_over
+-- Jobs that keep secrets whose time is over.
+select j.id, j.state, j.body
+  from penstock_kept_secret k
+  join penstock_job j on j.id = k.job
+ where k.until <= :now
+ order by j.id
+ limit :most;
+
+-- name: put_body
+-- The body of an ended job without its secrets.
+update penstock_job set body = :body where id = :id;
+
+-- name: forget_kept
+-- Of a job that keeps no secrets any more.
+delete from penstock_kept_secret where job = :id;
+
+-- name: forget_kept_gone
+-- Of jobs of which there is no row any more.
+delete from penstock_kept_secret
+ where until <= :now
+   and not exists (select 1 from penstock_job j where j.id = penstock_kept_secret.job);
+
+-- name: prune_sealed
+-- Apps whose jobs are not encrypted any more.
+delete from penstock_sealed_app where at < :before;
+
 -- name: prune_sent
 -- Ids that are refused from now on because of their age.
 delete from penstock_sent
@@ -74,13 +101,14 @@ delete from penstock_sent
  );
 
 -- name: prune_derived
--- Derived ids, which hold no time, by that of their row and of what became of it; they begin with
--- ff.
+-- Derived ids, which hold no time, by that of their row and of what became of it. Lasting ones, from
+-- ff80 on, stay.
 delete from penstock_sent
  where id in (
     select id
       from penstock_sent
      where id >= x'ff'
+       and id < x'ff80'
        and at < :before
        and not exists (select 1 from penstock_job where penstock_job.id = penstock_sent.id)
        and not exists (
@@ -108,8 +136,8 @@ delete from penstock_staged
        );
 
 -- name: prune_published
--- Writes that nobody publishes again.
-delete from penstock_published where at < :before;
+-- Writes without a name, which nobody publishes again.
+delete from penstock_published where at < :before and write like 'unnamed/%';
 
 -- name: prune_starts
 -- Starts that no window can hold any more; the longest is a day.

@@ -14,7 +14,7 @@ select (select seq
           from penstock_history
          where position > :after
            and position <= :until
-           and (kind = :kind or (:kind is null and kind not in ('attempt', 'gauge')))
+           and (kind = :kind or (:kind is null and kind not in ('attempt', 'gauge', 'minute', 'ten_minutes', 'hour')))
            and :rows is not null
          order by position
          limit 1 offset coalesce(:rows, 1) - 1) as full;
@@ -54,7 +54,7 @@ select printf('%020d', h.position), h.kind, h.at, h.job, l.queue, l.task, l.vers
   left join penstock_lane l on l.hash = h.lane
  where h.position > :after
    and h.position <= :until
-   and (h.kind = :kind or (:kind is null and h.kind not in ('attempt', 'gauge')))
+   and (h.kind = :kind or (:kind is null and h.kind not in ('attempt', 'gauge', 'minute', 'ten_minutes', 'hour')))
    and (:lanes is null or h.lane in (select value from json_each(:lanes)))
    and (:states is null or h.state in (select value from json_each(:states)))
    and (:since is null or h.at >= :since)

@@ -195,6 +195,20 @@ create table penstock_schedule (
     declared text not null
 ) without rowid, strict;
 
+-- Ended jobs that keep their secrets, encrypted, for a while (keep_secrets).
+create table penstock_kept_secret (
+    job blob primary key check (length(job) = 16),
+    until real not null
+) without rowid, strict;
+-- Serves prune.
+create index penstock_kept_secret_until on penstock_kept_secret (until);
+
+-- Apps whose jobs are encrypted, and when that was last seen: who has no key stores nothing for them.
+create table penstock_sealed_app (
+    app text primary key,
+    at real not null
+) without rowid, strict;
+
 -- What was claimed under a limit's rate, for as long as it counts. Monotonic times, as of leases.
 create table penstock_start (
     id integer primary key,
@@ -319,11 +333,14 @@ create table penstock_staged (
     primary key (write, part, id)
 ) strict;
 
--- Which writes were published, so that each is once.
+-- Which writes were published, so that each is once; of a stream the last epoch, which stands for
+-- those before it.
 create table penstock_published (
     write text primary key,
     jobs integer not null,
-    at real not null
+    at real not null,
+    token text not null,  -- of the call that published it
+    epoch integer not null
 ) without rowid, strict;
 
 -- How far lakes have the history. `declared` is JSON: the whole mark, with its gap.
@@ -333,3 +350,122 @@ create table penstock_mark (
     hold real not null,  -- seconds that others are kept for it, beyond their retention
     declared text not null
 ) without rowid, strict;
+
+-- Records that are kept as they are: subscriptions, the map of shards. `declared` is JSON.
+create table penstock_record (
+    kind text not null,
+    id text not null,
+    declared text not null,
+    primary key (kind, id)
+) without rowid, strict;
+
+-- For people who query in SQL: penstock_jobs, penstock_attempts, penstock_detached. Columns are only ever added,
+-- at the end. Plain reads; `stored_id` is what other tables call the job, null of one that is packed.
+
+-- Serves the views: places in a parcel, and digits of a number.
+create view penstock_place as
+with recursive places (place) as (select 0 union all select place + 1 from places where place < 4095)
+select place from places;
+create view penstock_digit as
+select column1 as digit from (values (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11));
+
+-- Serves the view: the jobs of parcels and leases, each with its place and the size of its body.
+create view penstock_packed as
+select 'parcel' as stored_in, p.id as parcel, s.place, p.lane, 'ready' as state, p.attempt, null as claimed_at,
+       null as worker,
+       lower(hex(substr(p.id, 1, 14)))
+       || printf('%04x', s.place + (
+           select sum((instr('0123456789ABCDEF', substr(hex(substr(p.id, 15, 2)), digit + 1, 1)) - 1)
+                      << (4 * (3 - digit)))
+             from penstock_digit
+            where digit < 4
+       )) as hex,
+       hex(substr(p.lengths, 4 * s.place + 1, 4)) as size,
+       p.bodies
+  from penstock_parcel p
+  join penstock_place s on s.place < p.jobs
+union all
+select 'lease', l.id, s.place, l.lane, iif(substr(l.marks, s.place + 1, 1) = x'01', 'settled', 'running'),
+       l.attempt, l.claimed_at, l.worker, lower(hex(substr(l.ids, 16 * s.place + 1, 16))),
+       hex(substr(l.lengths, 4 * s.place + 1, 4)), l.bodies
+  from penstock_lease l
+  join penstock_place s on s.place < length(l.marks);
+
+create view penstock_sized as
+select *,
+       sum(bytes) over (partition by stored_in, parcel order by place) - bytes as start
+  from (
+    select *,
+           (select sum((instr('0123456789ABCDEF', substr(size, digit + 1, 1)) - 1)
+                       << (8 * (digit / 2) + 4 * (1 - digit % 2)))
+              from penstock_digit
+             where digit < 8) as bytes
+      from penstock_packed
+  );
+
+-- Serves the view: all jobs alike, wherever they are. Times are seconds since the epoch.
+create view penstock_listed as
+select lower(hex(id)) as hex, lane, state, reason, attempt, failures, lapses, key, unique_key, tags, enqueued_at,
+       run_at, claimed_at, ended_at, expires_at, worker, error, body, null as result, id as stored_id
+  from penstock_job
+union all
+select lower(hex(job)), lane, state, reason, attempt, failures, lapses, key, null, tags, enqueued_at,
+       run_at, started_at, at, null, worker, error, body, result, job
+  from penstock_history
+ where job is not null and kind = 'attempt' and state = 'succeeded' and body is not null
+union all
+select hex, lane, state, null, attempt, 0, 0, null, null, null,
+       (select sum((instr('0123456789abcdef', substr(hex, digit + 1, 1)) - 1) << (4 * (11 - digit)))
+          from penstock_digit) / 1000.0,
+       null, claimed_at, null, null, worker, null, substr(bodies, start + 1, bytes), null, null
+  from penstock_sized
+ where state <> 'settled';
+
+create view penstock_jobs as
+select substr(j.hex, 1, 8) || '-' || substr(j.hex, 9, 4) || '-' || substr(j.hex, 13, 4) || '-'
+       || substr(j.hex, 17, 4) || '-' || substr(j.hex, 21) as id,
+       l.task, l.queue, l.app, l.version, l.priority, j.state, j.reason, j.key, j.unique_key, j.tags,
+       iif(json_valid(j.tags), json_extract(j.tags, '$."penstock.parent"'), null) as parent,
+       iif(json_valid(cast(j.body as text)), json_extract(cast(j.body as text), '$.flow.id'), null) as flow,
+       j.attempt, j.failures, j.lapses,
+       strftime('%Y-%m-%dT%H:%M:%fZ', j.enqueued_at, 'unixepoch') as enqueued_at,
+       strftime('%Y-%m-%dT%H:%M:%fZ', j.run_at, 'unixepoch') as run_at,
+       strftime('%Y-%m-%dT%H:%M:%fZ', j.claimed_at, 'unixepoch') as started_at,
+       strftime('%Y-%m-%dT%H:%M:%fZ', j.ended_at, 'unixepoch') as ended_at,
+       strftime('%Y-%m-%dT%H:%M:%fZ', j.expires_at, 'unixepoch') as expires_at,
+       j.worker, j.error,
+       iif(json_valid(cast(j.body as text)), json_patch(
+           json_extract(cast(j.body as text), '$.args'),
+           (select json_group_object(value, '***') from json_each(cast(j.body as text), '$.secret'))
+       ), null) as arguments,
+       iif(json_valid(cast(j.body as text)), json_extract(cast(j.body as text), '$.headers'), null) as headers,
+       cast(j.result as text) as result,
+       j.stored_id
+  from penstock_listed j
+  left join penstock_lane l on l.hash = j.lane;
+
+-- Every attempt that ended, one row each; a job that was tried again has several.
+create view penstock_attempts as
+select lower(substr(hex(h.job), 1, 8) || '-' || substr(hex(h.job), 9, 4) || '-' || substr(hex(h.job), 13, 4) || '-'
+             || substr(hex(h.job), 17, 4) || '-' || substr(hex(h.job), 21)) as id,
+       h.attempt, l.task, l.queue, l.app, l.version, l.priority, h.state, h.reason, h.key, h.tags,
+       iif(json_valid(h.tags), json_extract(h.tags, '$."penstock.parent"'), null) as parent,
+       h.failures, h.lapses,
+       strftime('%Y-%m-%dT%H:%M:%fZ', h.enqueued_at, 'unixepoch') as enqueued_at,
+       strftime('%Y-%m-%dT%H:%M:%fZ', h.run_at, 'unixepoch') as run_at,
+       strftime('%Y-%m-%dT%H:%M:%fZ', h.started_at, 'unixepoch') as started_at,
+       strftime('%Y-%m-%dT%H:%M:%fZ', h.at, 'unixepoch') as ended_at,
+       h.worker, h.error,
+       iif(json_valid(cast(h.body as text)), json_patch(
+           json_extract(cast(h.body as text), '$.args'),
+           (select json_group_object(value, '***') from json_each(cast(h.body as text), '$.secret'))
+       ), null) as arguments,
+       cast(h.result as text) as result,
+       h.job as stored_id
+  from penstock_history h
+  left join penstock_lane l on l.hash = h.lane
+ where h.kind = 'attempt';
+
+-- Jobs of detached tasks: those that wait, run or have ended.
+create view penstock_detached as
+select * from penstock_jobs where iif(json_valid(tags), json_extract(tags, '$.detached'), null) = 'yes';

@@ -21,6 +21,11 @@ update penstock_job
  where id = :id
    and attempt = :attempt;
 
+-- name: keep_secrets
+-- Serves every verb that ends jobs: the row of this one has secrets until then.
+insert into penstock_kept_secret (job, until) values (:id, :until)
+    on conflict (job) do update set until = excluded.until;
+
 -- name: succeed
 -- The history row of a packed job that succeeded.
 insert into penstock_history (

@@ -25,13 +25,18 @@ select id, lane, jobs, lengths, bodies
 
 -- name: publish
 -- The write is published from now on; no row if it was before.
-insert into penstock_published (write, jobs, at)
-values (:write, :jobs, :now)
-    on conflict do nothing;
+insert into penstock_published as p (write, jobs, at, token, epoch)
+values (:write, :jobs, :now, :token, :epoch)
+    on conflict (write) do update
+   set jobs = excluded.jobs, at = excluded.at, token = excluded.token, epoch = excluded.epoch
+ where p.epoch < excluded.epoch;
 
 -- name: published
--- Serves publish: how many jobs a write has.
-select jobs from penstock_published where write = ?;
+-- Serves publish: what is known of a write; no row if a later epoch stands for it.
+select jobs, token
+  from penstock_published
+ where write = :write
+   and epoch = :epoch;
 
 -- name: discard
 -- Forget what is staged of a write.

@@ -12,6 +12,8 @@ from penstock.errors import Refused
 from penstock.job import succeeded
 from penstock.testing.conformance.factories import a_worker, claim, claim_for, end_all, some_jobs
 
+pytestmark = pytest.mark.needs("bulk")
+
 ATTEMPTS = Selection(table="attempts")
 EVENTS = Selection(table="events")
 

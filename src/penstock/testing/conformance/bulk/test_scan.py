@@ -23,6 +23,8 @@ from penstock.testing.conformance.factories import (
     some_jobs,
 )
 
+pytestmark = pytest.mark.needs("bulk")
+
 ROWS = 12_000  # more than one record batch
 SECRET = b'{"args":{"who":"ada","pin":"1234-secret"},"secret":["pin"]}'
 

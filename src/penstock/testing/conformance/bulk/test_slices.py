@@ -14,6 +14,8 @@ from penstock.errors import Refused
 from penstock.job import failed, succeeded
 from penstock.testing.conformance.factories import a_job, claim, end_all, ids_of, settle, some_jobs
 
+pytestmark = pytest.mark.needs("bulk")
+
 
 def rows_of(broker: Any, selection: Selection, column: str, **cut: Any) -> list[list[Any]]:
     """A column of each slice."""

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.broker.filter import Filter
 from penstock.broker.views import Note
+from penstock.enqueue.ids import lasting_id
 from penstock.job import State, failed, succeeded
 from penstock.testing.conformance.factories import (
     a_job,
@@ -110,3 +111,20 @@ def test_the_notes_of_a_deleted_job_are_gone(broker, clock, fields):
     broker.act("delete", [job.id])
 
     assert broker.notes(job.id) == []
+
+
+def test_a_job_that_comes_again_after_its_delete_has_a_history_of_its_own(broker, clock):
+    """Its id is a lasting one, and it was not done: what was forgotten was of the first one."""
+    job = a_job(clock, id=lasting_id("row", "62"), body=b'{"args":{"n":62}}')
+    broker.enqueue([job])
+    [first] = claim(broker)
+    settle(broker, first, begun(failed("x"), clock.now()))
+    broker.act("delete", [job.id])
+    broker.enqueue([job])
+    [again] = claim(broker)
+
+    settle(broker, again, begun(succeeded(b"1"), clock.now()))
+
+    one, _, two = history_of(broker, job.id)
+    assert (one.state, one.body) == (State.FAILED, None)
+    assert (two.state, two.body, two.result) == (State.SUCCEEDED, job.body, b"1")

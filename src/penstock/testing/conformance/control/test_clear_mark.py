@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from penstock.broker.lake_mark import Mark
 from penstock.broker.position import BEGINNING
 from penstock.job import succeeded
 from penstock.testing.conformance.factories import begun, enqueue_and_claim, settle
+
+pytestmark = pytest.mark.needs("bulk")
 
 DAY = 86400
 

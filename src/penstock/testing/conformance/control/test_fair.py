@@ -177,6 +177,7 @@ def test_tasks_of_a_queue_take_turns(broker, clock):
     assert min(found["ada"], found["bob"]) > 5
 
 
+@pytest.mark.needs("limits across buckets")
 def test_a_limit_per_key_leaves_the_turns_to_the_others(broker, clock):
     broker.put(Rule(LIMIT, queue="mail", running=2, per_key=True))
     for key in ("ada", "bob", "cy"):
@@ -189,6 +190,7 @@ def test_a_limit_per_key_leaves_the_turns_to_the_others(broker, clock):
     assert keys_of(claim(broker, limit=20)) == {"bob": 1}
 
 
+@pytest.mark.needs("limits across buckets")
 def test_a_limit_of_the_queue_is_shared_fairly(broker, clock):
     broker.put(Rule(LIMIT, queue="mail", running=4))
     sent(broker, clock, 10, "ada")

@@ -22,6 +22,7 @@ from penstock.testing.conformance.factories import (
     some_jobs,
 )
 
+pytestmark = pytest.mark.needs("limits across buckets")
 LIMIT, PAUSE = RuleKind.LIMIT, RuleKind.PAUSE
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from penstock.job import succeeded
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import a_job, claim, ids_of, settle, some_jobs
@@ -75,6 +77,7 @@ def test_a_rate_per_key(broker, clock):
     assert Counter(job.key for job in claim(broker, limit=20)) == {"a": 2, "b": 2}
 
 
+@pytest.mark.needs("limits across buckets")
 def test_beside_a_limit_of_the_whole_queue(broker, clock):
     broker.enqueue(keyed(clock, a=5, b=5, c=5))
     broker.put(Rule(LIMIT, queue="default", running=2, per_key=True))

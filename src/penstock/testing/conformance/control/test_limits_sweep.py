@@ -116,6 +116,7 @@ def sweep(broker: Broker, clock: Clock, seed: int, steps: int) -> None:
     assert work.ended > steps / 40
 
 
+@pytest.mark.needs("limits across buckets")
 @pytest.mark.parametrize("seed", range(2))
 def test_no_limit_is_ever_exceeded(broker, clock, seed):
     """V25, V26, G31, G40: with kills and clock jumps: not one violation."""

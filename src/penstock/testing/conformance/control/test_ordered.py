@@ -278,6 +278,7 @@ def test_a_job_without_a_key_is_in_no_line(broker, clock, policy):
     assert sorted(found) == sorted([*ids_of(keyless), *ids_of(tagged), ids[0]])
 
 
+@pytest.mark.needs("limits across buckets")
 def test_a_limit_on_the_queue_stands_beside_its_order(broker, clock, policy):
     broker.put(Rule(LIMIT, queue="orders", running=2))
     heads = [in_order(broker, clock, 2, key)[0] for key in ("ada", "bob", "cy")]

@@ -24,6 +24,8 @@ from penstock.testing.conformance.factories import (
     some_jobs,
 )
 
+pytestmark = pytest.mark.needs("bulk")
+
 DAY = 86400
 LAKE = "8d5a4a1e-0000-4000-8000-000000000001"
 
@@ -222,7 +224,7 @@ def test_what_one_lake_holds_is_lost_to_no_other(broker, clock):
 
 
 def test_a_lake_that_was_restored_is_told_what_went_since(broker, clock):
-    """Its manifest is an older copy: what it had, and has no more, was pruned meanwhile."""
+    """It is an older copy: what it had, and has no more, was pruned meanwhile."""
     early = ended(broker, clock)
     late = ended(broker, clock)
     broker.put(a_mark(late[-1]))

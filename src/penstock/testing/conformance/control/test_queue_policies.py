@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.job import Unique, failed, succeeded, try_again
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import a_job, claim, ids_of, settle
@@ -25,6 +27,7 @@ def test_one_queued(broker, clock):
     assert len(claim(broker, 9)) == 1
 
 
+@pytest.mark.needs("limits across buckets")
 def test_one_active(broker, clock):
     """A49: any number may wait, one runs."""
     broker.put(Rule(LIMIT, queue="reports", running=1))
@@ -36,6 +39,7 @@ def test_one_active(broker, clock):
     assert len(claim(broker, 9, "worker-2")) == 1
 
 
+@pytest.mark.needs("limits across buckets")
 def test_one_of_each_state(broker, clock):
     """A49: one waits and one runs, no more of either."""
     broker.put(Rule(LIMIT, queue="reports", running=1))

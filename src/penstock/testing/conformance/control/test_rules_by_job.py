@@ -88,6 +88,7 @@ def test_many_that_are_held_back_do_not_hide_the_one_behind_them(broker, clock):
     assert len(claim(broker, limit=1000)) == 500
 
 
+@pytest.mark.scope(of="bucket")
 def test_oldest_first_among_what_is_left(broker, clock):
     """Rows and parcels of one lane, merged as ever."""
     jobs = []

@@ -147,6 +147,7 @@ def test_an_app_is_named_as_a_queue_is(broker: Broker, clock: Clock, app: str):
     assert broker.find(Filter()).jobs == []
 
 
+@pytest.mark.needs("bulk")
 def test_staged_jobs_keep_their_app(broker: Broker, clock: Clock):
     broker.stage("write", "part", [a_job(clock, app="shop"), a_job(clock, app="shop", key="k")])
     broker.commit_write("write", {"part": 2})

@@ -276,6 +276,7 @@ def test_only_the_queues_asked_for_are_handed_out(broker, clock, fields):
     assert set(ids_of(claim_for(broker, a_worker(), None, 5))) == {media.id, other.id}
 
 
+@pytest.mark.scope(of="bucket")
 def test_sizes_bound_the_number_per_task(broker, clock, fields):
     """D62: a task may want fewer at a time than there are hands."""
     send, sweep, resize = (

@@ -93,6 +93,7 @@ def test_only_jobs_that_this_worker_may_run_count(broker, clock):
     assert next_at(broker, queues=["default"]) == at(clock.now() + 30)
 
 
+@pytest.mark.needs("limits across buckets")
 def test_it_is_when_a_rate_limit_lets_more_start(broker, clock):
     """What is held back costs an idle worker nothing, and does not come late."""
     broker.enqueue([a_job(clock) for _ in range(3)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.broker.values import Wanted
 from penstock.job import succeeded
 from penstock.rules.rule import Rule, RuleKind
@@ -46,6 +48,7 @@ def test_each_is_handed_only_what_it_can_run_and_wants(broker, clock):
     assert [ids_of(handed) for handed in answer.jobs] == [[], [], [media.id], [mail.id]]
 
 
+@pytest.mark.needs("limits across buckets")
 def test_what_one_settled_may_be_handed_to_another(broker, clock):
     """A limit of one: the job that ended makes room for exactly one of the two who ask."""
     jobs = some_jobs(clock, 3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.job import State, put_back, succeeded
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import (
@@ -65,6 +67,7 @@ def test_without_anything_to_claim_it_is_a_settlement(broker, clock):
     assert settle_and_claim_for(broker, [(job, succeeded())], a_worker(), limit=0) == ([True], [])
 
 
+@pytest.mark.scope(of="bucket")
 def test_queues_sizes_and_rules_are_kept(broker, clock):
     mail, media = some_jobs(clock, 3, queue="mail"), some_jobs(clock, 3, queue="media")
     broker.enqueue([*mail, *media])

@@ -212,6 +212,7 @@ def test_one_that_is_not_stored_leaves_no_word_of_it(broker, clock):
     assert len(broker.find(MINE).jobs) == len(broker.history()) == 1
 
 
+@pytest.mark.needs("bulk")
 def test_of_a_flow_spawned_or_published_it_says_so_as_well(broker, clock):
     spawning = enqueue_and_claim(broker, clock)
     flow = a_flow(clock, first=part(), second=part("first", tags=DETACHED))

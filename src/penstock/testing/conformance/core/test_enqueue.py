@@ -298,7 +298,7 @@ def test_a_job_without_a_time_is_due_at_once_even_from_a_clock_a_little_ahead(br
 
 
 def test_a_derived_id_has_no_age_and_is_stored_once(broker, clock):
-    """D60, A13: whoever derives the same id makes the same job."""
+    """D60: whoever derives the same id makes the same job."""
     job = a_job(clock, id=derived_id("nightly", "2026-11-15"))
 
     assert broker.enqueue([job]).known == frozenset()

@@ -6,10 +6,13 @@ import threading
 from typing import Any
 
 import msgspec
+import pytest
 
 from penstock.job import failed, succeeded
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import a_job, claim, end_all, settle, some_jobs
+
+pytestmark = pytest.mark.scope(of="bucket")
 
 
 def gauges(broker: Any) -> list[tuple[float, dict[str, Any]]]:

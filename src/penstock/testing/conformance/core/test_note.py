@@ -105,7 +105,7 @@ def test_each_job_has_its_own_notes(broker, clock, fields):
 
 @pytest.mark.parametrize("kind", ["progress", "event"])
 def test_progress_and_events_are_in_the_history(broker, clock, fields, kind):
-    """A10, A20: how far, and what happened on the way."""
+    """A11: how far, and what happened on the way."""
     job = enqueue_and_claim(broker, clock, **fields)
 
     broker.note(job, Note(kind, "half", b'{"fraction":0.5}', clock.now() - 2))
@@ -113,6 +113,16 @@ def test_progress_and_events_are_in_the_history(broker, clock, fields, kind):
     [event] = history_of(broker, job.id)
     assert (event.kind, event.at, event.attempt) == (kind, clock.now() - 2, 1)
     assert json.loads(event.data) == {"name": "half", "value": {"fraction": 0.5}}
+
+
+def test_progress_that_is_not_told_is_kept_with_the_job_alone(broker, clock, fields):
+    """A task that reports for days would fill the history."""
+    job = enqueue_and_claim(broker, clock, **fields)
+
+    assert broker.note(job, Note("progress", "", b'{"fraction":0.5}', told=False))
+
+    assert history_of(broker, job.id) == []
+    assert [note.value for note in broker.notes(job.id)] == [b'{"fraction":0.5}']
 
 
 def test_an_event_is_in_the_history_alone(broker, clock, fields):

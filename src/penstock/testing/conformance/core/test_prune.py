@@ -8,7 +8,7 @@ import pytest
 from penstock.broker.filter import Filter
 from penstock.broker.values import Batch
 from penstock.broker.views import Note
-from penstock.enqueue.ids import derived_id
+from penstock.enqueue.ids import derived_id, lasting_id
 from penstock.errors import Refused
 from penstock.job import Outcome, State, failed, succeeded
 from penstock.testing.conformance.factories import (
@@ -51,6 +51,24 @@ def test_jobs_that_ended_before_are_forgotten_with_their_history(broker, clock, 
     assert broker.get(young.id).state is outcome.state
     assert len(history_of(broker, young.id)) == 1
     assert [job.id for job in broker.find(Filter()).jobs] == [young.id]
+
+
+def test_the_retention_counts_from_the_end_of_a_job(broker, clock, fields):
+    """V56: one that waited for weeks is kept as long as any other."""
+    job = a_job(clock, **fields)
+    broker.enqueue([job])
+    clock.advance(days=20)
+    [held] = claim(broker)
+    clock.advance(hours=1)
+    settle(broker, held, begun(succeeded(b"1"), clock.now() - 3600))
+
+    broker.prune(clock.now() - DAY)
+    assert broker.get(job.id).state is State.SUCCEEDED
+    assert len(history_of(broker, job.id)) == 1
+    clock.advance(days=2)
+    broker.prune(clock.now() - DAY)
+
+    assert broker.get(job.id) is None
 
 
 def test_what_has_not_ended_is_never_pruned(broker, clock, fields):
@@ -194,3 +212,49 @@ def test_a_derived_id_is_remembered_for_as_long_as_what_became_of_its_job(broker
     broker.prune(clock.now() - DAY / 2)
 
     assert broker.enqueue([job]).known == frozenset()
+
+
+def test_a_lasting_id_is_remembered_for_ever_once_its_job_is_done(broker, clock, fields):
+    """S7, S13: what was done is not run again, however late it is asked for."""
+    job = a_job(clock, id=lasting_id("backfill", "2026-11-15"), **fields)
+    broker.enqueue([job])
+    [claimed] = claim(broker)
+    settle(broker, claimed, begun(succeeded(b"1"), clock.now()))
+    clock.advance(days=800)
+
+    broker.prune(clock.now() - DAY)
+
+    assert broker.get(job.id) is None
+    assert broker.enqueue([job]).known == {job.id}
+    assert claim(broker) == []
+
+
+@pytest.mark.parametrize("ended", ["failed", "cancelled", "deleted"])
+def test_a_lasting_id_that_was_not_done_may_come_again_once_its_job_is_gone(broker, clock, ended):
+    """What failed is not done: it would be taken for it once nothing else is known of it."""
+    job = a_job(clock, id=lasting_id("backfill", "2026-11-15"))
+    broker.enqueue([job])
+    if ended == "failed":
+        [claimed] = claim(broker)
+        settle(broker, claimed, begun(failed("x"), clock.now()))
+    else:
+        broker.act("cancel" if ended == "cancelled" else "delete", [job.id])
+    clock.advance(days=2)
+    if ended != "deleted":
+        assert broker.enqueue([job]).known == {job.id}
+
+    broker.prune(clock.now() - DAY)
+
+    assert broker.enqueue([job]).known == frozenset()
+    assert [again.id for again in claim(broker)] == [job.id]
+
+
+def test_a_lasting_id_whose_job_was_done_and_deleted_stays_known(broker, clock):
+    job = a_job(clock, id=lasting_id("backfill", "2026-11-15"))
+    broker.enqueue([job])
+    [claimed] = claim(broker)
+    settle(broker, claimed, begun(succeeded(b"1"), clock.now()))
+
+    broker.act("delete", [job.id])
+
+    assert broker.enqueue([job]).known == {job.id}

@@ -411,6 +411,7 @@ def test_an_at_most_once_job_that_nobody_named_is_lost_all_the_same(broker, cloc
     assert (broker.get(job.id).state, broker.get(job.id).reason) == (State.FAILED, "lost")
 
 
+@pytest.mark.scope(of="bucket")
 def test_suspects_are_handed_out_together_and_at_most_128_at_a_time(broker, clock, fields):
     """The one that kills its process takes no more than these along."""
     jobs = some_jobs(clock, 300, **fields)
@@ -427,3 +428,17 @@ def test_suspects_are_handed_out_together_and_at_most_128_at_a_time(broker, cloc
     assert ids_of(again) == ids_of(jobs)
     assert {job.lapses for job in again} == {0}
     assert broker.settle([(job, succeeded()) for job in again]) == [True] * 300
+
+
+def test_suspects_of_several_lanes_are_handed_out_at_most_128_at_a_time(broker, clock, fields):
+    jobs = [*some_jobs(clock, 100, **fields), *some_jobs(clock, 100, priority=1, **fields)]
+    broker.enqueue(jobs)
+    assert len(claim(broker, 200, began=())) == 200
+    assert silent(broker, clock) == 200
+
+    again: list[Job[Any]] = []
+    while taken := claim(broker, 200, "worker-2", began=()):
+        assert len(taken) <= 128
+        again += taken
+
+    assert sorted(ids_of(again)) == sorted(ids_of(jobs))

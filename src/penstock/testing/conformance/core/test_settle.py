@@ -361,7 +361,7 @@ def test_a_job_that_ends_by_itself_before_it_heard_of_the_cancel_stands(
 
 
 def test_an_ended_attempt_leaves_one_row_that_tells_all(broker, clock):
-    """D55, D63, A13: enqueued, due, started and ended times, worker, version, tags, outcome."""
+    """D55, D62, D63: enqueued, due, started and ended times, worker, version, tags, outcome."""
     job = a_job(
         clock,
         queue="mail",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from penstock.flows.spawn_links import MOST_NAMED, Spawned, spawned_in
 from penstock.job import Parcel, State, failed, pack, put_back, succeeded
 from penstock.testing.conformance.factories import (
     a_flow,
@@ -20,6 +21,8 @@ from penstock.testing.conformance.factories import (
 )
 from penstock.testing.conformance.factories import some_jobs as some
 
+# What a job spawns is of its bucket.
+pytestmark = pytest.mark.scope(of="bucket")
 WAITING, READY, CANCELLED = State.WAITING, State.READY, State.CANCELLED
 
 
@@ -41,6 +44,30 @@ def test_they_are_stored_with_the_success(broker, clock, fields):
 
     assert broker.get(parent.id).result == b"1"
     assert sorted(ids_of(claim(broker, limit=10))) == sorted(ids_of(jobs))
+
+
+def test_the_history_says_what_was_spawned(broker, clock, fields):
+    parent = enqueue_and_claim(broker, clock, **fields)
+    jobs = some(clock, 30, **fields)
+
+    settle(broker, parent, msgspec.structs.replace(succeeded(), spawned=tuple(jobs)))
+
+    rows = broker.history("0", 10, parent.id)
+    found = [said for row in rows if (said := spawned_in(row.data)) is not None]
+    assert found == [Spawned(30, tuple(ids_of(jobs)[:MOST_NAMED]))]
+    [row] = [row for row in rows if row.kind == "event"]
+    assert (row.task, row.attempt) == (parent.task, 1)
+
+
+def test_a_stale_attempt_leaves_no_word_of_what_it_wanted(broker, clock, fields):
+    late = enqueue_and_claim(broker, clock, **fields)
+    clock.advance(seconds=16)
+    broker.recover()
+    [job] = some(clock, 1, **fields)
+
+    assert not settle(broker, late, msgspec.structs.replace(succeeded(), spawned=(job,)))
+
+    assert not any(spawned_in(row.data) for row in broker.history("0", 10, late.id))
 
 
 def test_they_may_come_in_parcels(broker, clock):

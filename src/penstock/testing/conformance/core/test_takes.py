@@ -44,6 +44,17 @@ def test_each_stored_job_is_offered_once(broker, clock, fields):
     assert claim(broker, 100) == []
 
 
+def test_jobs_of_the_same_moment_are_all_taken(broker, clock, fields):
+    """V11: a time is no key; two that are due at the same instant are two jobs."""
+    moment = clock.now() + 60
+    jobs = [a_job(clock, run_at=moment, **fields) for _ in range(2)]
+    for job in jobs:
+        broker.enqueue([job])
+    clock.advance(seconds=60)
+
+    assert sorted(ids_of(claim(broker, 10))) == sorted(ids_of(jobs))
+
+
 def test_what_was_just_taken_is_not_given_up(broker, clock, fields):
     """G46: the job and its lease come together, so that nobody finds one without the other."""
     broker.enqueue(some_jobs(clock, 3, **fields))
@@ -111,10 +122,12 @@ def test_a_job_knows_its_place_in_the_line(broker, clock, fields):
     broker.enqueue(jobs)
     broker.renew([a_worker()])
     ahead = [_ahead(broker.why(job.id).sentence) for job in jobs]
+    numbers = [broker.why(job.id).ahead for job in jobs]
 
     taken = claim(broker, 2)
 
-    assert ahead == [0, 1, 2, 3, 4]
+    assert ahead == numbers == [0, 1, 2, 3, 4]
+    assert broker.why(taken[0].id).ahead is None
     assert ids_of(taken) == ids_of(jobs[:2])
     assert [_ahead(broker.why(job.id).sentence) for job in jobs[2:]] == [0, 1, 2]
 

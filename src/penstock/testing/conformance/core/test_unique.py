@@ -141,3 +141,91 @@ def test_the_end_of_an_older_holder_leaves_the_newer_one_standing(broker, clock)
     late = unique(clock)
 
     assert broker.enqueue([late]).standing == {late.id: new.id}
+
+
+# Replace
+
+
+def replacing(clock, key="welcome", until="ended", **fields) -> Job:
+    return a_job(clock, unique=Unique(key, until, replace=True), **fields)
+
+
+def test_a_job_that_replaces_takes_the_key_and_the_time_of_one_that_was_not_claimed(broker, clock):
+    first = unique(clock, run_at=clock.now() + 60, tags={"n": "1"}, body=b'{"args":{"n":1}}')
+    broker.enqueue([first])
+    second = replacing(clock, tags={"n": "2"}, body=b'{"args":{"n":2}}')
+
+    answer = broker.enqueue([second])
+
+    assert (answer.known, answer.standing) == (frozenset(), {})
+    gone, kept = broker.get(first.id), broker.get(second.id)
+    assert (gone.state, gone.reason) == (State.CANCELLED, "replaced")
+    assert (kept.state, kept.body, kept.run_at) == (State.READY, second.body, first.run_at)
+    assert kept.unique == Unique("welcome")
+    assert [row.reason for row in broker.history(job=first.id)] == ["replaced"]
+    [count] = broker.count()
+    assert (count.scheduled, count.total) == (1, 1)
+    third = unique(clock)
+    assert broker.enqueue([third]).standing == {third.id: second.id}
+
+
+def test_a_time_of_its_own_moves_the_job(broker, clock):
+    broker.enqueue([unique(clock, run_at=clock.now() + 60)])
+
+    broker.enqueue([replacing(clock, run_at=clock.now() + 90)])
+
+    [count] = broker.count()
+    assert count.scheduled == 1
+    clock.advance(61)
+    assert broker.count()[0].scheduled == 1
+    clock.advance(30)
+    assert broker.count()[0].ready == 1
+
+
+@pytest.mark.parametrize(("until", "stored"), [("ended", False), ("started", True)])
+def test_a_job_that_was_claimed_is_not_replaced(broker, clock, until, stored):
+    running = enqueue_and_claim(broker, clock, unique=Unique("welcome", until))
+    second = replacing(clock, until=until)
+
+    answer = broker.enqueue([second])
+
+    assert answer.standing == ({} if stored else {second.id: running.id})
+    assert broker.get(running.id).state is State.RUNNING
+    settle(broker, running, try_again("no", clock.now()))
+    third = replacing(clock, until=until)
+    assert broker.enqueue([third]).standing == ({} if stored else {third.id: running.id})
+
+
+def test_one_that_was_replaced_and_is_sent_again_changes_nothing(broker, clock):
+    first, second = replacing(clock), replacing(clock)
+    broker.enqueue([first])
+    broker.enqueue([second])
+
+    assert broker.enqueue([first]).known == {first.id}
+    assert broker.enqueue([second]).known == {second.id}
+    assert broker.get(first.id).state is State.CANCELLED
+    assert broker.get(second.id).state is State.READY
+
+
+def test_of_several_that_replace_in_one_call_the_last_stands(broker, clock):
+    jobs = [replacing(clock) for _ in range(3)]
+    other = replacing(clock, key="other")
+
+    answer = broker.enqueue([*jobs, other])
+
+    assert answer.standing == {}
+    states = [broker.get(job.id).state for job in jobs]
+    assert states == [State.CANCELLED, State.CANCELLED, State.READY]
+    assert broker.get(other.id).state is State.READY
+
+
+def test_the_row_of_a_replaced_job_goes_with_the_next_prune(broker, clock):
+    first, second = replacing(clock), replacing(clock)
+    broker.enqueue([first])
+    broker.enqueue([second])
+
+    clock.advance(1)
+    broker.prune(clock.now() - 3600)
+
+    assert broker.get(first.id) is None
+    assert broker.enqueue([first]).known == {first.id}

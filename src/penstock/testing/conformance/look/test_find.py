@@ -156,7 +156,7 @@ def many(broker, clock):
     ],
 )
 def test_a_filter_finds_what_it_says(broker, clock, many, query, names):
-    """A13, D62: by task, queue, state, tag, time, argument fields, exclusions."""
+    """D62: by task, queue, state, tag, time, argument fields, exclusions."""
     meant = words(clock, *query.split())
 
     expected = sorted((many[name] for name in names.split()), reverse=True)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.broker.lake_mark import Mark
+
+pytestmark = pytest.mark.needs("bulk")
 
 
 def test_there_is_none_at_first(broker):
