@@ -239,13 +239,14 @@ def test_plots_of_the_reports_are_drawn_anew_in_other_colours(visitor: Visitor, 
     visitor.go("/reports")
     page = visitor.page
     plots = page.locator("[data-chart] canvas")
-    expect(plots).to_have_count(3)
-    expect(page.locator("[data-chart] .u-legend").first).to_contain_text("ready")
+    expect(plots).to_have_count(5)
+    legends = page.locator("[data-chart] .u-legend")
+    expect(legends.filter(has_text="ready").first).to_be_visible()
     before = page.evaluate("document.querySelector('canvas').toDataURL()")
 
     page.locator("[data-theme-switch]").click()
 
-    expect(plots).to_have_count(3)
+    expect(plots).to_have_count(5)
     assert page.evaluate("document.querySelector('canvas').toDataURL()") != before
 
 

@@ -28,6 +28,7 @@ def _answers(name: str) -> ReportData:
     )
 
 
+# REQUIREMENTS S23
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("name", [*HOSTILE, LONG], ids=range(len(HOSTILE) + 1))
 def test_nobody_scrolls_sideways_and_nothing_of_a_name_runs(browser: Browser, width, name):
@@ -41,5 +42,13 @@ def test_nobody_scrolls_sideways_and_nothing_of_a_name_runs(browser: Browser, wi
 
     assert opened.evaluate("document.documentElement.scrollWidth") <= width
     assert opened.locator(".plot svg").count() == 2
+    # A plot that is wider than the screen shows its newest end.
+    left, wide = opened.evaluate(
+        "(() => { const p = document.querySelector('.plot'), s = p.firstElementChild;"
+        " return [s.getBoundingClientRect().right - p.getBoundingClientRect().right,"
+        " s.scrollWidth > p.clientWidth]; })()"
+    )
+    assert abs(left) < 1
+    assert wide is (width < 760)
     assert asked == []
     context.close()

@@ -46,3 +46,36 @@ def test_a_worker_runs_the_jobs_of_its_own_name(named):
         ("shop", "succeeded")
     ]
     assert [job["state"] for job in named.lines("find", "-app:shop")] == ["ready"]
+
+
+@pytest.fixture
+def chosen(shop):
+    """A project whose penstock.toml names the app."""
+    (shop.folder / "penstock.toml").write_text('app = "shop:app"\n')
+    return shop
+
+
+def test_commands_that_need_an_app_take_the_one_of_the_settings(chosen):
+    id = chosen("enqueue", "mail.sweep", "2026-11-15T08:00:00Z").stdout.strip()
+    chosen("worker", "--drain", "--threads", "1", "--processes", "1")
+
+    assert chosen.json("show", id)["job"]["state"] == "succeeded"
+    assert chosen("debug", id, "--json").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["worker"], ["debug", "0" * 32], ["detached", "run", "0" * 32]],
+    ids=lambda each: each[0],
+)
+def test_without_one_the_refusal_names_both_ways(shop, words):
+    said = " ".join(shop(*words, code=2).stderr.split())
+
+    assert 'write app = "myapp:app" into penstock.toml' in said
+    assert "myapp:app" in said.partition(", or write")[0]
+
+
+def test_an_app_that_is_no_text_is_refused(chosen):
+    (chosen.folder / "penstock.toml").write_text("app = 7\n")
+
+    assert 'a target, as app = "shop.jobs:app"' in chosen("worker", code=2).stderr

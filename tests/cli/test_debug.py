@@ -196,7 +196,7 @@ def test_a_failed_job_that_does_everything_leaves_the_store_as_it_was(desk, url)
     assert found["result"] == [{"page": 7}, 5, {"page": 8}, "client", 1]
     assert (found["returned"], found["state"], found["attempt"]) == (True, "succeeded", 1)
     assert [each["kind"] for each in found["withheld"]] == [
-        *("rule", "step", "snapshot", "progress", "event", "log"),
+        *("step", "snapshot", "progress", "event", "log"),
         *("enqueue", "enqueue", "enqueue", "signal", "rule", "cancel", "enqueue"),
         *("transaction", "spawn"),
     ]

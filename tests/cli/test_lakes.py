@@ -14,6 +14,7 @@ from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.brokers.positions import position_text
 from penstock.spark.pipelines.lake.lake import Lake
+from penstock.spark.pipelines.lake.raw_tables import create_raw_tables
 from penstock.testing.clock import Clock
 
 DAY = 86400
@@ -43,8 +44,8 @@ def test_lakes_are_listed(cli, store):
 def test_a_lake_is_given_up_by_its_folder_or_its_id_also_when_its_files_are_gone(
     cli, store, tmp_path: Path
 ):
-    with Lake(tmp_path / "here").writing() as writing:
-        here = writing.manifest().id
+    create_raw_tables(Lake(tmp_path / "here"))
+    here = Lake(tmp_path / "here").id
     for lake, place in (("by-id", ""), (here, "elsewhere"), ("gone", str(tmp_path / "gone"))):
         store.put(Mark(lake=lake, place=place))
 
@@ -95,19 +96,21 @@ def _a_file(folder: Path) -> str:
     return "is a file, or in one, and a lake is a folder: name another one with --lake"
 
 
-def _not_writable(folder: Path) -> str:
-    # Whoever runs this may be allowed everything: so no right is missing, but the lock's place.
-    (folder / "_lock").mkdir(parents=True)
-    return "cannot be written: Is a directory"
+def _earlier(folder: Path) -> str:
+    folder.mkdir()
+    (folder / "manifest.json").write_text('{"version": 1}')
+    return "is a lake of an earlier Penstock, with a manifest.json: name another folder"
 
 
 def _newer(folder: Path) -> str:
-    folder.mkdir()
-    (folder / "manifest.json").write_text('{"version": 9, "colour": "red"}')
-    return "has manifest version 9, this Penstock knows 1: upgrade Penstock here"
+    create_raw_tables(Lake(folder))
+    Lake(folder).table("attempts").delta.alter.set_table_properties(
+        {"penstock.lake": "9"}, raise_if_not_exists=False
+    )
+    return "has version 9, this Penstock knows 1: upgrade Penstock here"
 
 
-@pytest.mark.parametrize("bad", [_a_file, _not_writable, _newer])
+@pytest.mark.parametrize("bad", [_a_file, _earlier, _newer])
 def test_a_lake_that_cannot_be_written_is_refused_before_anything_is_read(
     cli, store, tmp_path: Path, bad
 ):
@@ -119,5 +122,5 @@ def test_a_lake_that_cannot_be_written_is_refused_before_anything_is_read(
     said = cli("pipeline", "run", "--lake", str(folder), code=2).stderr
 
     assert says in said.replace("\n", " ")
-    assert sorted(folder.rglob("*")) in (before, [folder / "_lock", *before])
+    assert sorted(folder.rglob("*")) == before
     assert store.records(Mark) == []

@@ -119,7 +119,7 @@ def test_why_answers_in_a_sentence(stocked):
     assert answer["job"]["args"] == {"to": "ada"}
     unknown = stocked("why", "0" * 32, code=1)
     assert "No job" in unknown.stdout
-    assert "is not a job id" in stocked("why", "seven", code=2).stderr
+    assert "nothing here is called 'seven'" in stocked("why", "seven", code=1).stdout
 
 
 def test_count_by_queue_and_by_task(stocked):
@@ -238,3 +238,13 @@ def test_the_history_of_a_tree(cli, monkeypatch):
     text = cli("history", root, "--tree").stdout
     assert f"    {branches[2]['id']}  forest:leaf  succeeded" in text
     assert "needs a job" in cli("history", "--tree", code=2).stderr
+
+
+def test_the_history_of_a_job_says_first_what_it_is(stocked):
+    [failed] = stocked.lines("find", "state:failed")
+
+    result = stocked("history", failed["id"])
+
+    assert 'shop:charge(card="***"), queue payments, enqueued ' in result.stderr
+    assert result.stderr.rstrip().endswith(": failed")
+    assert "4242" not in result.output

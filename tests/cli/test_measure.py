@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from penstock.tools.bench.remote.report import beside_echo
+
 
 def test_the_demo_proves_that_nothing_is_lost(cli):
     demo = cli.start("demo", "--quick")
@@ -31,7 +35,7 @@ def test_the_proof_of_the_demo_as_json(cli):
 
 
 def test_the_storm_kills_and_prints_its_verdict(cli):
-    storm = cli.start("demo", "--storm", "--seconds", "4", "--seed", "5")
+    storm = cli.start("demo", "--storm", "--seconds", "2", "--seed", "5")
     said, errors = storm.communicate(timeout=250)
 
     assert storm.returncode == 0, said + errors
@@ -77,7 +81,7 @@ def test_bench_on_postgres_gives_each_figure_beside_its_limit(cli):
     bench = cli.start(
         "bench",
         *("--broker", "postgres", "--jobs", "1000", "--runs", "1", "--json"),
-        *("--claim", "--pending", "10000", "--snapshot", "5"),
+        *("--claim", "--pending", "10000", "--snapshot", "2"),
     )
     said, errors = bench.communicate(timeout=250)
 
@@ -107,3 +111,36 @@ def test_bench_on_postgres_gives_each_figure_beside_its_limit(cli):
     assert figures["machine"]["fsync"] == "on"
     assert figures["ratios"]["fan-in / plain jobs"]["least"] == 0.7
     assert figures["ratios"]["bulk enqueue / COPY"]["least"] == 0.6
+
+
+def test_bench_of_receivers_is_beside_plain_grpc(tmp_path):
+    figures = beside_echo(tmp_path, 5, 0.2, rounds=1)
+
+    assert figures["receivers_5"] > 0
+    assert figures["receivers_5_ratio"] > 0
+    assert 0 < figures["receivers_5_transactions_per_job"] < 2
+    assert 0 < figures["receivers_5_connections"] <= 8
+
+
+@pytest.mark.soak
+def test_bench_of_a_manager_is_beside_the_store_and_beside_plain_grpc(cli):
+    bench = cli.start("bench", "--broker", "remote", "--jobs", "1000", "--folder", ".", "--json")
+    said, errors = bench.communicate(timeout=250)
+
+    assert bench.returncode == 0, errors
+    figures = json.loads(said)
+    for name in (
+        "direct_processing",
+        "managed_processing",
+        "processing_ratio",
+        "direct_call_to_start_p50_ms",
+        "managed_call_to_start_p50_ms",
+        "due_managed_p99_ms",
+        "echo_5",
+        "receivers_5_ratio",
+        "receivers_5_cpu_us",
+    ):
+        assert figures[name] > 0
+    assert 0 < figures["receivers_5_transactions_per_job"] < 2
+    assert 0 < figures["receivers_5_connections"] <= 8
+    assert figures["idle_receivers"] == 5

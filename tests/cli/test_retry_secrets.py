@@ -28,7 +28,7 @@ def test_a_job_without_its_secrets_is_left_and_the_way_out_is_named(shop, failed
 
 
 def test_jobs_without_their_secrets_are_counted_by_filter(shop, failed):
-    sentence = "0 jobs ready again; 1 job left as it is: its secrets were deleted when it ended\n"
+    sentence = "0 jobs ready again; 1 job left as it is: its secrets are not stored any more\n"
 
     assert shop("retry", "state:failed", "--yes").stdout == sentence
     answer = shop.json("retry", "state:failed", "--yes")

@@ -142,3 +142,22 @@ def test_rules_by_tag_and_version_are_set_and_taken_back(waiting):
 
     for words in (["--tag", "tenant=a"], ["--version", "2"], ["mail", "--task", "shop:send"]):
         assert waiting.json("unblock", *words, "--admin")["cleared"] is True
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["pause"], ["block", "--admin"], ["limit", "--running", "1"]],
+    ids=lambda each: each[0],
+)
+def test_a_queue_that_nobody_knows_is_warned_about_and_the_rule_is_set(waiting, words):
+    command, *options = words
+
+    said = waiting(command, "mial", *options).stderr
+    again = waiting(command, "mial", *options).stderr
+    known = waiting(command, "mail", *options).stderr
+
+    assert "no job, worker or other rule knows a queue 'mial'; similar: mail" in said
+    assert "knows a queue" not in again + known
+    assert "knows a task 'shop:sned'; similar: shop:send" in (
+        waiting(command, "--task", "shop:sned", *options).stderr
+    )

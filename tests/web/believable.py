@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from datetime import date, timedelta
 from typing import Any
@@ -32,6 +33,7 @@ TASKS = {
     "shop:import_catalogue": "imports",
     "shop:daily_report": "reports",
 }
+_TAKES = {task: 0.4 * 3**number for number, task in enumerate(TASKS)}  # seconds, roughly
 FLOW_TASKS = ("shop:fetch", "shop:clean", "shop:score", "shop:summarise", "shop:publish")
 ERROR = """Traceback (most recent call last):
   File "shop/payments.py", line 41, in charge
@@ -52,7 +54,13 @@ class Shop:
         names = dict.fromkeys([*TASKS, *FLOW_TASKS], 1)
         self.workers = [
             WorkerRow(
-                id=f"{host}-{pid}", host=host, pid=pid, tasks=names, penstock="0.1.0", lease=3600.0
+                id=f"{host}-{pid}",
+                host=host,
+                pid=pid,
+                tasks=names,
+                penstock="0.1.0",
+                code="5f0e11",
+                lease=3600.0,
             )
             for host, pid in (("berlin-1", 2101), ("berlin-1", 2102), ("lisbon-1", 881))
         ]
@@ -86,9 +94,73 @@ class Shop:
                     tenant = self.random.choice(["acme", "globex", "initech"])
                     jobs.append(self.a_job(task, body=body, tags={"tenant": tenant}))
             self.broker.enqueue(jobs)
-            self.clock.advance(seconds=600)
+            for _ in range(10):
+                self.broker.gauge()
+                self.clock.advance(seconds=60)
             self.work(400)
             self.broker.gauge()
+
+    def week(self, days: int) -> None:
+        """Days with a rhythm, a night without workers, a deploy, a pause, and a slow last hour."""
+        steps = days * 24 * 12  # of five minutes
+        for step in range(steps):
+            hour = step / 12 % 24
+            busy = 0.3 + 0.7 * max(0.0, math.sin(math.pi * (hour - 6) / 15))
+            self._enqueue_some(round(6 * busy))
+            if days > 2 and 2 * 288 < step <= 2 * 288 + 30:  # two and a half hours
+                self.clock.advance(seconds=300)
+                continue
+            if days > 2 and step == 2 * 288 + 31:
+                self._restart(code="")
+            if step == (days - 1) * 288:
+                self._restart(code="a41c09")
+            if step == (days - 2) * 288 + 100:
+                self.broker.put(Rule(RuleKind.PAUSE, "payments", None, "otto", "gateway is down"))
+            if step == (days - 2) * 288 + 124:
+                rule = Rule(RuleKind.PAUSE, "payments")
+                self.broker.clear(Rule, rule.id, "otto", "it is back")
+            self._work_off(slow=step > steps - 12)
+
+    def _restart(self, code: str) -> None:
+        """The workers again, under new names and perhaps with new code."""
+        self.workers = [
+            msgspec.structs.replace(
+                row,
+                id=f"{row.host}-{row.pid + 100}",
+                pid=row.pid + 100,
+                code=code or row.code,
+                started_at=self.clock.now(),
+            )
+            for row in self.workers
+        ]
+
+    def _enqueue_some(self, most: int) -> None:
+        jobs = [
+            self.a_job(task, body=b'{"args":{"order":%d}}' % self.random.randint(1, 9999))
+            for task in TASKS
+            for _ in range(self.random.randint(0, most))
+        ]
+        self.broker.enqueue(jobs)
+
+    def _work_off(self, *, slow: bool) -> None:
+        """Five minutes: everything that is ready, begun a little later and ended."""
+        self.broker.gauge()
+        self.clock.advance(seconds=30)
+        for worker in self.workers:
+            pairs = []
+            for job in claim_for(self.broker, worker, limit=60):
+                took = self.random.lognormvariate(-1.5, 0.9) * _TAKES[job.task]
+                took *= 6 if slow and job.task == "shop:resize" else 1
+                started = self.clock.now() - 29 + self.random.expovariate(1 / 3)
+                bad = self.random.random() < (0.06 if job.task == "shop:charge" else 0.005)
+                end = failed(ERROR) if bad else succeeded(b'{"ok":true}')
+                ended_at = started + took
+                pairs.append(
+                    (job, msgspec.structs.replace(end, started_at=started, ended_at=ended_at))
+                )
+            self.broker.settle(pairs)
+        self.broker.gauge()
+        self.clock.advance(seconds=270)
 
     def flows(self) -> None:
         """One that went well, and one that did not."""
@@ -184,7 +256,7 @@ class Shop:
         def job(task: str) -> Job[Any]:
             return Job[Any](task=task, id="", queue=TASKS[task])
 
-        put = self.broker.put_schedule
+        put = self.broker.put
         put(
             Schedule(
                 name="nightly report",
@@ -212,7 +284,9 @@ class Shop:
             )
         )
         for _ in range(5):
-            self.clock.advance(seconds=600)
+            for _ in range(10):
+                self.broker.gauge()
+                self.clock.advance(seconds=60)
             for each in self.broker.records(Schedule):
                 decide(self.broker, each)
             self.work(60)
@@ -249,14 +323,16 @@ class Shop:
         self.clock.advance(seconds=0.5)
 
 
-def fill(broker: Broker, clock: Clock) -> Shop:
-    """Everything that a page can show."""
+def fill(broker: Broker, clock: Clock, days: int = 0) -> Shop:
+    """Everything that a page can show, after so many days of ordinary trade."""
     shop = Shop(broker, clock)
+    if days:
+        shop.week(days)
     shop.trade()
     shop.flows()
-    shop.records(Schedule)
+    shop.schedules()
     shop.backfill()
     shop.deeds()
-    shop.records(Rule)
+    shop.rules()
     shop.now()
     return shop

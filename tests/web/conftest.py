@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -22,6 +24,19 @@ from penstock.web.site import Dashboard
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 TYPED = {"sec-fetch-site": "none"}  # what browsers say of an address that somebody typed
 NAMES = {Role.VIEW: "vera", Role.OPERATE: "otto", Role.ADMIN: "ada"}
+
+
+ONE_STORE = "sqlite"
+# Here each store gathers the facts itself.
+OF_EVERY_STORE = ("test_why.py",)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """The dashboard knows no store: `make test` shows it one, `make test-stores` all of them."""
+    store = item.callspec.params.get("broker") if hasattr(item, "callspec") else None
+    if store not in (None, ONE_STORE) and item.path.name not in OF_EVERY_STORE:
+        item.add_marker("soak")
+        item.add_marker("every_store")
 
 
 class Web:
@@ -55,18 +70,47 @@ class Web:
             client.close()
 
 
+class PromptServer(uvicorn.Server):
+    """Ends when it is told to: uvicorn's own looks ten times a second, twice for each end."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._loop = asyncio.new_event_loop()
+        self._told = asyncio.Event()
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self.serve(sockets))
+
+    def end(self) -> None:
+        self._loop.call_soon_threadsafe(self._told.set)
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)  # makes the headers of every answer
+        await self._told.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for one in (*self.servers, *(sockets or ())):
+            one.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        if answers := list(self.server_state.tasks):
+            await asyncio.wait(answers)
+        await asyncio.sleep(0)  # connections end in the loop's next turn
+
+
 @contextmanager
 def serving(application: Any) -> Iterator[str]:
     """Any ASGI application behind a real server; its address."""
     with listen("127.0.0.1", 0) as heard:
         config = uvicorn.Config(application, log_level="warning", lifespan="off", ws="none")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [heard]})
+        server = PromptServer(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [heard]}, daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{heard.getsockname()[1]}"
         finally:
-            server.should_exit = True
+            server.end()
             thread.join()
 
 

@@ -1,6 +1,6 @@
 """Takes pictures of every page of a store that a shop might have, for people to look at.
 
-    python -m tests.web.pictures FOLDER [light|dark|phone ...] [PAGE ...]
+    python -m tests.web.pictures FOLDER [light|dark|phone|phone-dark ...] [PAGE ...] [full]
 
 What the shop's clock says at the end is the time of day: the doctor finds nothing wrong with it.
 Needs playwright and a Chromium. The pictures in docs/assets/dashboard are made by this.
@@ -9,6 +9,7 @@ Needs playwright and a Chromium. The pictures in docs/assets/dashboard are made 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import tempfile
 import threading
@@ -28,11 +29,14 @@ from tests.web.believable import Shop, fill
 from tests.web.conftest import Web, served
 
 SHAPES: dict[str, dict[str, Any]] = {
-    "light": {"viewport": {"width": 1280, "height": 860}, "color_scheme": "light"},
-    "dark": {"viewport": {"width": 1280, "height": 860}, "color_scheme": "dark"},
+    "light": {"viewport": {"width": 1400, "height": 900}, "color_scheme": "light"},
+    "dark": {"viewport": {"width": 1400, "height": 900}, "color_scheme": "dark"},
     "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"},
+    "phone-dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},
 }
 LIVE_SECONDS = 25
+FULL = False  # the whole page, beyond the window
+DAYS = 7  # of ordinary trade before that
 FILLED_SECONDS = 7700  # by the shop's clock, while the store is filled
 
 
@@ -61,6 +65,9 @@ def pages(broker: SqliteBroker) -> dict[str, str]:
         "backfill": "/backfills/one?task=shop:daily_report",
         "workers": "/workers",
         "reports": "/reports",
+        "reports-day": "/reports?over=day",
+        "reports-fortnight": "/reports?over=fortnight",
+        "reports-task": "/reports?over=fortnight&task=shop:resize",
         "health": "/health",
         "audit": "/audit",
         "operations": "/operations",
@@ -70,10 +77,10 @@ def pages(broker: SqliteBroker) -> dict[str, str]:
 def main(folder: Path, shapes: list[str], wanted: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
-        clock = Clock(time.time() - FILLED_SECONDS)
+        clock = Clock(time.time() - FILLED_SECONDS - 86400 * DAYS)
         file = Path(place, "shop.db")
         broker = SqliteBroker(file, clock=clock)
-        shop = fill(broker, clock)
+        shop = fill(broker, clock, DAYS)
         clock.advance(max(0.0, time.time() - clock.now()))
         with served(broker, where="sqlite:///shop.db", url=f"sqlite:///{file}") as web:
             paths = pages(broker)
@@ -105,24 +112,29 @@ def _take(
     seconds: float = 0.0,
 ) -> None:
     with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=shutil.which("chromium"))
+        browser = play.chromium.launch(
+            executable_path=shutil.which("chromium"), chromium_sandbox=os.geteuid() != 0
+        )
         for shape in shapes:
             page = browser.new_context(**SHAPES[shape]).new_page()
             page.goto(f"{web.address}/operations?token={web.texts[Role.ADMIN]}")
             for name, path in paths.items():
                 page.goto(web.address + path, wait_until="networkidle" if not seconds else "load")
                 page.wait_for_timeout(1000 * seconds)
-                page.screenshot(path=folder / f"{name}-{shape}.png")
+                page.screenshot(path=folder / f"{name}-{shape}.png", full_page=FULL)
         browser.close()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("wanted", nargs="*", help="light, dark or phone; names of pages")
+    parser.add_argument(
+        "wanted", nargs="*", help="light, dark, phone or phone-dark; names of pages; full"
+    )
     given = parser.parse_args()
+    FULL = "full" in given.wanted  # pyright: ignore[reportConstantRedefinition]
     main(
         given.folder,
         [each for each in given.wanted if each in SHAPES] or list(SHAPES),
-        [each for each in given.wanted if each not in SHAPES],
+        [each for each in given.wanted if each not in {*SHAPES, "full"}],
     )

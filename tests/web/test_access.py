@@ -8,6 +8,7 @@ from http.cookies import SimpleCookie
 
 import pytest
 
+from penstock.app.token_text import check_private, check_strength
 from penstock.errors import Refused
 from penstock.web.access import (
     MOST_SESSIONS,
@@ -16,8 +17,6 @@ from penstock.web.access import (
     Person,
     Role,
     Tokens,
-    check_private,
-    check_strength,
     new_token,
     parse_tokens,
     read_tokens,

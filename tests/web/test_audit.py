@@ -11,10 +11,12 @@ import re
 import pytest
 
 from penstock.broker.lake_mark import Mark
+from penstock.broker.queue_options import Options, QueueOptions
 from penstock.broker.views import RECORDED
+from penstock.enqueue.subscription import Subscription
 from penstock.flows.flow import WAIT_TASK
 from penstock.flows.signals import TAG
-from penstock.job import succeeded
+from penstock.job import Job, succeeded
 from penstock.operate.audit import KINDS, AuditEntry, AuditQuery, read_audit
 from penstock.operate.audit_text import audit_sentence
 from penstock.operate.time_text import time_text
@@ -50,6 +52,9 @@ def test_what_people_did_is_shown_and_what_workers_wrote_is_not(web: Web, broker
     broker.act("delete", [jobs[2].id], "carl")
     broker.put(Rule(RuleKind.PAUSE, "slow", None, "dora", "provider is down"))
     broker.put(a_schedule("nightly"), "emil")
+    broker.put(QueueOptions(queue="slow", override=Options(timeout=5.0)), "emil")
+    job = Job(task="mail:send", id="", body=b'{"args":{}}')
+    broker.put(Subscription(name="mail", pattern="a.*", job=job, parameter="a"), "emil")
     broker.act("cancel", (), "fred", "all of it", flow=flow.flow.id)
     broker.put(Mark(lake="lake-1", place="/lakes/one"))
     for kind in RECORDED:

@@ -17,6 +17,7 @@ from penstock import App, wait_for
 from penstock.app.clock import SYSTEM_CLOCK
 from penstock.broker.lake_mark import Mark
 from penstock.broker.protocol import Broker
+from penstock.broker.queue_options import Options, QueueOptions
 from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.job import State, failed
@@ -38,8 +39,9 @@ from tests.web.test_operations import ended
 
 WHY = "because of the flood"
 V1 = "/api/v1"
+SEVERAL = {"drop queue"}  # a pause, the jobs, the rules and the options: an entry each
 # Who comes and goes, and whoever has the store examined, changes nothing that it keeps.
-NOTHING = {"enter", "leave", "examine", "doctor"}
+NOTHING = {"enter", "leave", "examine", "doctor", "test alert"}
 
 
 class Place(NamedTuple):
@@ -85,6 +87,21 @@ def a_whole_flow(place: Place, *, bad: bool = False) -> str:
 def a_rule(place: Place, kind: RuleKind, **fields: Any) -> dict[str, Any]:
     place.broker.put(Rule(kind, "mail", None, "before", **fields))
     return {"queue": "mail", "reason": WHY}
+
+
+def an_override(place: Place) -> dict[str, Any]:
+    place.broker.put(QueueOptions(queue="mail", override=Options(timeout=5.0)), "before")
+    return MAIL
+
+
+def a_subscriber(place: Place) -> dict[str, Any]:
+    place.app.topics.put(place.app.tasks["shop:report"], "order.*", name="reports")
+    return {"name": "reports", "reason": WHY}
+
+
+def a_publication(place: Place) -> dict[str, Any]:
+    a_subscriber(place)
+    return {"topic": "order.paid", "value": "2026-01-01", "reason": WHY}
 
 
 def a_plan(place: Place, *, paused: bool = False) -> dict[str, Any]:
@@ -153,6 +170,12 @@ def bad_flow(place: Place) -> str:
     return a_whole_flow(place, bad=True)
 
 
+def chosen(
+    verb: str, made: Callable[[Place], str]
+) -> Callable[[Place], tuple[str, dict[str, Any]]]:
+    return lambda place: (f"/jobs/chosen/{verb}", {"id": made(place), "reason": WHY})
+
+
 def rest_ids(path: str, made: Callable[[Place], str]) -> Any:
     return lambda place: (f"{V1}{path}", {"ids": [made(place)], "reason": WHY})
 
@@ -160,10 +183,21 @@ def rest_ids(path: str, made: Callable[[Place], str]) -> Any:
 PAUSE, BLOCK, LIMIT, ORDER = RuleKind.PAUSE, RuleKind.BLOCK, RuleKind.LIMIT, RuleKind.ORDER
 MAIL = {"queue": "mail", "reason": WHY}
 ROUTE: dict[str, Audited] = {
+    "enqueue job": Audited(
+        to(
+            "/jobs/new",
+            lambda _: {"task": "shop:report", "arg.day": "2026-01-01", "reason": WHY},
+        ),
+        "enqueue",
+        1,
+    ),
     "cancel job": Audited(job_at("/jobs/{id}/cancel", a_ready_job), "cancel"),
     "retry job": Audited(job_at("/jobs/{id}/retry", a_failed_job), "retry"),
     "copy job": Audited(job_at("/jobs/{id}/copy", a_failed_job), "enqueue", 1),
     "delete job": Audited(job_at("/jobs/{id}/delete", a_ready_job), "delete"),
+    "cancel chosen jobs": Audited(chosen("cancel", a_ready_job), "cancel"),
+    "retry chosen jobs": Audited(chosen("retry", a_failed_job), "retry"),
+    "delete chosen jobs": Audited(chosen("delete", a_ready_job), "delete"),
     "cancel flow form": Audited(job_at("/flows/{id}/cancel", a_whole_flow), "flow", 2),
     "retry flow form": Audited(job_at("/flows/{id}/retry", bad_flow), "flow", 2),
     "delete flow form": Audited(job_at("/flows/{id}/delete", a_whole_flow), "flow", 2),
@@ -179,6 +213,10 @@ ROUTE: dict[str, Audited] = {
     "order off form": Audited(
         to("/rules/order-off", lambda place: a_rule(place, ORDER, policy="fair")), "rule"
     ),
+    "set queue form": Audited(
+        to("/queues/set", lambda _: {**MAIL, "options": "timeout=5s"}), "queue"
+    ),
+    "reset queue form": Audited(to("/queues/reset", an_override), "queue"),
     "pause schedule form": Audited(to("/schedules/pause", a_plan), "schedule"),
     "resume schedule form": Audited(
         to("/schedules/resume", lambda place: a_plan(place, paused=True)), "schedule"
@@ -214,6 +252,12 @@ ROUTE: dict[str, Audited] = {
     "unblock": Audited(to(f"{V1}/unblock", lambda place: a_rule(place, BLOCK)), "rule"),
     "limit": Audited(to(f"{V1}/limit", lambda _: {**MAIL, "running": 3}), "rule"),
     "order": Audited(to(f"{V1}/order", lambda _: {**MAIL, "policy": "wait"}), "rule"),
+    "set queue": Audited(
+        to(f"{V1}/queues/set", lambda _: {**MAIL, "options": {"timeout": "5s"}}), "queue"
+    ),
+    "reset queue": Audited(to(f"{V1}/queues/reset", an_override), "queue"),
+    "publish": Audited(to(f"{V1}/topics/publish", a_publication), "enqueue", 1),
+    "unsubscribe": Audited(to(f"{V1}/topics/unsubscribe", a_subscriber), "subscription"),
     "put schedule": Audited(
         to(
             f"{V1}/schedules",
@@ -283,7 +327,7 @@ def deeds(broker: Broker) -> list[AuditEntry]:
 def test_every_route_that_changes_something_is_among_these():
     changing = {route.name for route in ROUTES if route.method == "POST"}
 
-    assert changing - NOTHING == set(ROUTE)
+    assert changing - NOTHING - SEVERAL == set(ROUTE)
 
 
 @pytest.mark.parametrize("name", [name for name in ROUTE if name in OVER_REST])

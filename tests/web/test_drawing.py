@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.flows.flow import NodeRow, levels_of
-from penstock.web.flow_drawing import COLUMNS, MOST_LINES, ROWS, WIDTH, draw, short, slowest
+from penstock.web.flow_drawing import (
+    COLUMNS,
+    MOST_LINES,
+    ROWS,
+    WIDTH,
+    count_text,
+    draw,
+    short,
+    slowest,
+)
 
 
 def a_node(id: str, *needs: str, **fields) -> NodeRow:
@@ -97,3 +107,21 @@ def test_the_slowest_is_marked_where_there_is_something_to_compare_it_with():
     assert slowest({"a": 1.0, "b": 60.0}) == "b"
     assert slowest({"a": 1.0}) is None
     assert short("shop:" + "x" * 60).startswith("…x")
+
+
+def test_a_failed_map_counts_those_that_failed_and_not_those_that_ended():
+    node = NodeRow(id="1", flow="1", task="a", jobs=20_000, jobs_left=0, bad=3)
+
+    assert count_text(node, "failed") == "3 of 20,000"
+    going = msgspec.structs.replace(node, jobs_left=19_000)
+    assert count_text(going, "running") == "1,000 of 20,000"
+    small = msgspec.structs.replace(node, jobs=40, jobs_left=20)
+    assert count_text(small, "running") == "20 of 40, 3 bad"
+    assert count_text(msgspec.structs.replace(node, jobs=1), "failed") == ""
+
+
+def test_a_name_fits_its_box_also_one_of_wide_characters():
+    assert short("shop:send") == "shop:send"
+    assert sum(2 if sign > "ÿ" and sign != "…" else 1 for sign in short("漢字" * 30)) <= 21
+    assert short("a" * 40).startswith("…")
+    assert len(short("a" * 40)) <= 21

@@ -11,6 +11,7 @@ import pytest
 from penstock.broker.protocol import Broker
 from penstock.brokers.memory import MemoryBroker
 from penstock.job import failed, succeeded
+from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import begun, claim, end_all, settle, some_jobs
 from penstock.web import dashboard
 from penstock.web.access import Person, Role
@@ -46,6 +47,49 @@ def test_numbers_move_as_jobs_end(web: Web, broker, clock):
     assert (ticks[-1]["places"]["ready"], ticks[-1]["places"]["failed"]) == (7, 1)
     assert sum(tick["succeeded"] for tick in ticks) == 2
     assert ticks[-1]["queues"][0][0] == "default"
+
+
+def test_who_watches_sees_a_pause_with_the_next_tick(memory_broker):
+    """D59."""
+    site = dashboard(memory_broker, access=lambda _: None)
+    assert site.live.read().rules == []
+
+    memory_broker.put(Rule(RuleKind.PAUSE, "mail"))
+
+    assert site.live.read().rules == ["pause queue mail"]
+
+
+def test_what_ended_while_nobody_watched_is_not_the_rate_of_a_second(memory_broker, clock):
+    site = dashboard(memory_broker, access=lambda _: None)
+    memory_broker.enqueue(some_jobs(clock, 3000))
+    first = site.live.read()
+    clock.advance(seconds=1)
+    end_all(memory_broker, begun(succeeded(), clock.now()))
+    clock.advance(seconds=60)
+
+    late = site.live.read()
+    clock.advance(seconds=1)
+    now = site.live.read()
+
+    assert first.seconds is None
+    assert (late.seconds, late.succeeded) == (None, 0)
+    assert (now.seconds, now.succeeded) == (1.0, 0)
+    site.close()
+
+
+def test_if_more_ended_than_is_read_the_rate_is_of_the_time_that_it_covers(memory_broker, clock):
+    site = dashboard(memory_broker, access=lambda _: None)
+    memory_broker.enqueue(some_jobs(clock, 3000))
+    site.live.read()
+    for job in claim(memory_broker, 3000):
+        clock.advance(seconds=0.001)
+        settle(memory_broker, job, begun(succeeded(), clock.now()))
+
+    tick = site.live.read()
+
+    assert (tick.more, tick.succeeded) == (True, 2000)
+    assert tick.seconds == pytest.approx(2.0, abs=0.01)
+    site.close()
 
 
 class CountCache:
@@ -188,7 +232,7 @@ def test_a_tick_sums_up_what_ended(memory_broker, clock):
         clock.advance(seconds=1)
         settle(memory_broker, job, begun(succeeded(b"1"), clock.now() - 1))
 
-    tick = tick_of(clock.now(), [], memory_broker.history(), alive=1, more=False)
+    tick = tick_of(clock.now(), [], memory_broker.history(), alive=1, more=False, seconds=1.0)
 
     assert (tick.succeeded, tick.failed) == (2, 0)
     assert tick.took == pytest.approx(1.0)

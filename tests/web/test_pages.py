@@ -5,12 +5,22 @@ from __future__ import annotations
 import html
 import re
 
+import msgspec
 import pytest
 
 from penstock.app.app import App
+from penstock.flows.spawn_links import with_spawner
 from penstock.job import failed, succeeded
 from penstock.rules.rule import Rule, RuleKind
-from penstock.testing.conformance.factories import a_job, begun, claim, settle, some_jobs
+from penstock.testing.conformance.factories import (
+    a_flow,
+    a_job,
+    begun,
+    claim,
+    part,
+    settle,
+    some_jobs,
+)
 from penstock.web.access import Role
 from tests.web.conftest import Web
 
@@ -133,7 +143,7 @@ def test_a_job_shows_why_it_is_there_its_attempts_and_what_it_carries(web: Web, 
     assert "12345678901234567890" in said
     assert "k7" in said
     assert "1.0 s" in said
-    assert f"penstock why {job.id}" in said
+    assert f"penstock show {job.id}" in said
     assert "<route>" not in page.text
 
 
@@ -299,3 +309,124 @@ def test_an_empty_store_says_what_to_type_next(memory_web: Web):
     nothing = text_of(client.get("/jobs", params={"q": "state:failed"}).text)
     assert "No job matches" in nothing
     assert "arg.NAME" in nothing
+
+
+def test_the_page_of_a_failed_job_shows_ones_own_calls_before_the_whole_traceback(
+    web: Web, broker, clock
+):
+    job = a_job(clock)
+    broker.enqueue([job])
+    frames = (
+        '  File "/srv/shop/orders.py", line 12, in charge\n    pay(order)\n'
+        '  File "/usr/lib/python3.12/json/decoder.py", line 9, in decode\n    raise\n'
+    )
+    error = f"ValueError: no\n\nTraceback (most recent call last):\n{frames}ValueError: no"
+    settle(broker, *claim(broker), failed(error))
+
+    page = text_of(web.client(Role.VIEW).get(f"/jobs/{job.id}").text)
+
+    assert "/srv/shop/orders.py:12 in charge pay(order) The whole traceback" in page
+    assert page.count("decoder.py") == 1
+
+
+def test_a_job_and_the_flow_that_it_spawned_link_both_ways(web: Web, broker, clock):
+    spawner = a_job(clock)
+    broker.enqueue([spawner])
+    parts = a_flow(clock, first=part(), last=part("first"))
+    flow, jobs = parts.flow, parts.jobs
+    stored = with_spawner(jobs, spawner.id)
+    outcome = msgspec.structs.replace(succeeded(), spawned=stored, flow=flow)
+    settle(broker, *claim(broker), outcome)
+    client = web.client(Role.VIEW)
+
+    page = client.get(f"/jobs/{spawner.id}").text
+    assert f'href="/flows/{flow.id}"' in page
+    assert all(f'href="/jobs/{job.id}"' in page for job in jobs)
+    assert (
+        f'Spawned by <a class="id" href="/jobs/{spawner.id}"'
+        in client.get(f"/flows/{flow.id}").text
+    )
+    shown = client.get(f"/api/v1/jobs/{flow.id}/show").json()
+    assert (shown["parent"], shown["flow"]["id"]) == (spawner.id, flow.id)
+    assert client.get(f"/api/v1/jobs/{'0' * 32}/show").status_code == 404
+
+
+def test_why_a_queue_stands_still_is_the_same_over_rest_as_on_the_command_line(
+    web: Web, broker, clock
+):
+    broker.enqueue(some_jobs(clock, 3, queue="slow"))
+
+    answer = web.client(Role.VIEW).get("/api/v1/why", params={"of": "queue:slow"})
+    unknown = web.client(Role.VIEW).get("/api/v1/why", params={"of": "queue:solw"})
+
+    assert answer.json()["of"] == "queue:slow"
+    assert answer.json()["findings"][1]["remedy"] == "penstock worker MODULE:APP"
+    assert (unknown.status_code, "similar: slow" in unknown.text) == (404, True)
+
+
+def chosen(client, verb: str, jobs, **fields):
+    """The form of the list, sent for these jobs."""
+    data = {"id": [job.id for job in jobs], **fields}
+    return client.post(f"/jobs/chosen/{verb}", data=data, follow_redirects=True)
+
+
+def test_chosen_rows_are_acted_on_and_the_others_left(web: Web, broker, clock):
+    first, second, third = some_jobs(clock, 3)
+    broker.enqueue([first, second, third])
+
+    page = chosen(
+        web.browser(Role.OPERATE), "cancel", [first, third], reason="left us", q="state:ready"
+    )
+
+    assert [broker.get(job.id).state for job in (first, second, third)] == [
+        "cancelled",
+        "ready",
+        "cancelled",
+    ]
+    assert "2 jobs cancelled or asked to stop." in text_of(page.text)
+    assert 'value="state:ready"' in page.text
+    [row] = [row for row in broker.history("0", 100, first.id) if row.kind == "cancel"]
+    assert b'"reason":"left us"' in row.data
+    again = chosen(web.browser(Role.OPERATE), "cancel", [first])
+    assert "0 jobs cancelled or asked to stop; 1 job left as they were." in text_of(again.text)
+
+
+def test_rows_can_be_chosen_by_those_who_may_act(web: Web, broker, clock):
+    [job] = some_jobs(clock, 1)
+    broker.enqueue([job])
+
+    assert f'name="id" value="{job.id}"' in web.client(Role.OPERATE).get("/jobs").text
+    assert 'name="id"' not in web.client(Role.VIEW).get("/jobs").text
+    assert chosen(web.browser(Role.VIEW), "cancel", [job]).status_code == 403
+    assert chosen(web.browser(Role.OPERATE), "cancel", []).status_code == 422
+    assert broker.get(job.id).state == "ready"
+
+
+def test_arguments_are_in_the_list_for_those_who_act_and_others_ask(serve, sqlite_broker, clock):
+    sqlite_broker.enqueue([a_job(clock, body=b'{"args":{"order":4711}}')])
+    web = serve(sqlite_broker)
+
+    def shows(role: Role, **query: str) -> bool:
+        return "order=4711" in web.client(role).get("/jobs", params=query).text
+
+    assert shows(Role.OPERATE)
+    assert not shows(Role.OPERATE, arguments="hidden")
+    assert not shows(Role.VIEW)
+    assert shows(Role.VIEW, arguments="shown")
+    hidden = serve(sqlite_broker, hide_arguments=True)
+    assert "4711" not in hidden.client(Role.ADMIN).get("/jobs").text
+
+
+def test_a_job_that_a_rule_holds_back_says_so_in_its_row(web: Web, broker, clock):
+    broker.enqueue(some_jobs(clock, 2, queue="slow") + some_jobs(clock, 2, queue="mail"))
+    broker.put(Rule(RuleKind.PAUSE, "slow", None, "ada", "provider is down"))
+    broker.put(Rule(RuleKind.LIMIT, "mail", running=1))
+    claim(broker, queues=("mail",))
+    client = web.client(Role.VIEW)
+
+    def marks(q: str) -> list[str]:
+        return re.findall(r'class="mark (\w+)"', client.get("/jobs", params={"q": q}).text)
+
+    assert marks("queue:slow") == ["pause", "pause"]
+    assert marks("queue:mail state:ready") == ["limit"]
+    assert marks("state:running") == []

@@ -53,7 +53,8 @@ def test_every_command_has_a_route_or_is_left_out_with_a_reason():
         if word.startswith("penstock ")
     }
 
-    assert with_route | left_out == commands()
+    # `queue set` is the command `queue` and the first of its words.
+    assert {words.split(" ")[0] for words in with_route | left_out} == commands()
     assert not with_route & left_out
 
 

@@ -55,6 +55,11 @@ BODIES = {
     "unblock": {"queue": "mail"},
     "limit": {"queue": "mail", "running": 1},
     "order": {"queue": "mail", "policy": "wait"},
+    "set queue": {"queue": "mail", "options": {"timeout": "60s"}},
+    "reset queue": {"queue": "mail"},
+    "drop queue": {"queue": "mail"},
+    "publish": {"topic": "order.paid"},
+    "unsubscribe": {"name": "receipts"},
     "put schedule": {"name": "hourly", "task": "mail:send", "every": 3600},
     "backfill": {"task": "mail:send", "first": "2026-01-01", "last": "2026-01-02"},
     "forget lake": {"lake": "lake-1"},
@@ -251,6 +256,21 @@ def test_rules_are_set_and_taken_back(web: Web, broker):
     assert admin.post(f"{V1}/pause", json={}).status_code == 422
 
 
+def test_many_jobs_come_in_one_call_with_the_fields_that_are_asked_for(web: Web, broker, clock):
+    """G57."""
+    jobs = some_jobs(clock, 3, tags={"tenant": "a"})
+    broker.enqueue(jobs)
+    client, ids = web.client(Role.VIEW), ",".join([*(job.id for job in jobs), A_JOB])
+
+    answer = client.get(f"{V1}/jobs/many", params={"ids": ids, "fields": "state,tags"})
+    wrong = client.get(f"{V1}/jobs/many", params={"ids": ids, "fields": "sate"})
+
+    assert answer.json()["jobs"] == {
+        job.id: {"state": "ready", "tags": {"tenant": "a"}} for job in jobs
+    }
+    assert (wrong.status_code, "no field 'sate'" in wrong.json()["error"]) == (422, True)
+
+
 def test_a_signal_ends_whoever_waits(serve, store_app: App):
     from penstock import wait_for
 
@@ -412,7 +432,9 @@ def test_what_is_given_is_what_openapi_says(web: Web, broker, clock):
 
     for route in REST:
         if route.method == "GET" and "{" not in route.path and "preview" not in route.path:
-            msgspec.json.decode(client.get(route.path).content, type=route.gives, strict=True)
+            asked = {"of": "default"} if route.name == "why named" else {}
+            answer = client.get(route.path, params=asked).content
+            msgspec.json.decode(answer, type=route.gives, strict=True)
     job = client.get(f"{V1}/jobs/{claimed.id}").content
     msgspec.json.decode(job, type=JobJson, strict=True)
 

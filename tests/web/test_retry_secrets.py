@@ -6,10 +6,12 @@ import json
 
 import pytest
 
+from penstock.broker.checks import MOST_BODY_BYTES
 from penstock.broker.filter import parse_filter
 from penstock.broker.views import Page
 from penstock.errors import Refused
 from penstock.job import State, failed
+from penstock.operate.actions import Actions
 from penstock.operate.roles import Person, Role
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import (
@@ -52,6 +54,16 @@ def test_rest_counts_jobs_whose_secrets_are_gone_and_takes_them(web: Web, broker
     assert client.post(f"{V1}/cancel", json={"ids": [], "secrets": {}}).status_code == 422
 
 
+def test_secrets_beyond_the_size_of_a_body_are_refused(broker, clock):
+    job = a_failed_job(broker, clock)
+    actions = Actions(broker, Person("ada", Role.ADMIN))
+
+    with pytest.raises(Refused, match=r"secrets of [\d,]+ bytes: [\d,]+ at most"):
+        actions.act("retry", [job.id], secrets={"card": "4" * MOST_BODY_BYTES})
+
+    assert broker.get(job.id).state is State.FAILED
+
+
 def test_an_operation_counts_them(web: Web, broker, clock):
     a_failed_job(broker, clock)
     client = web.client(Role.OPERATE)
@@ -79,14 +91,38 @@ def test_the_page_of_a_job_asks_for_its_secrets(web: Web, broker, clock):
     assert "4222" not in browser.get(f"/jobs/{job.id}").text
 
 
-def test_a_flow_says_how_many_were_left(web: Web, broker, clock):
+def test_the_page_of_a_job_that_keeps_its_secrets_does_not_ask(web: Web, broker, clock):
+    """And shows nothing of them; it says that it has no key for what is encrypted."""
+    sealed = b'{"$sealed":"0011aabb.j.hunter2"}'
+    body = b'{"args":{"card":%b,"n":%b},"secret":["card"],"keep_secrets":60}' % (sealed, sealed)
+    job = enqueue_and_claim(broker, clock, body=body)
+    settle(broker, job, begun(failed("no"), clock.now()))
+    browser = web.browser(Role.OPERATE)
+    page = browser.get(f"/jobs/{job.id}").text
+    assert "secret.card" not in page
+    assert page.count("hunter2") == page.count("&#34;n&#34;")
+    assert "this dashboard has no key for them" in text_of(page)
+    api = web.client(Role.OPERATE)
+
+    assert api.get(f"{V1}/jobs/{job.id}").json()["args"]["card"] == "***"
+    assert api.post(f"{V1}/retry", json={"ids": [job.id]}).json()["done"] == [job.id]
+
+
+def a_failed_flow(broker, clock):
+    """Two jobs with a secret in the second; the first one has failed."""
     flow = a_flow(clock, first=part(), last=part("first"))
-    [first, last] = flow.jobs
     bodies = [BODY[:-1] + b"," + job.body[job.body.index(b'"flow"') :] for job in flow.jobs]
+    last = flow.jobs[1]
     flow.named["last"] = [type(last)(task=last.task, id=last.id, body=bodies[1])]
     flow.send(broker)
     [job] = claim(broker)
     settle(broker, job, begun(failed("no"), clock.now()))
+    return flow.jobs
+
+
+def test_a_flow_says_how_many_of_its_own_were_left(web: Web, broker, clock):
+    [first, last] = a_failed_flow(broker, clock)
+    a_failed_flow(broker, clock)
     client = web.client(Role.OPERATE)
 
     answer = client.post(f"{V1}/retry", json={"flow": first.id})

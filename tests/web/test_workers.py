@@ -20,7 +20,7 @@ def test_every_worker_is_shown_with_what_it_holds(web: Web, broker, clock):
 
     said = text_of(page.text)
     assert page.status_code == 200
-    assert "1 busy 1 idle 1 detached 0 lapsed" in said
+    assert "1 busy 1 idle 1 detached 0 manager 0 lapsed" in said
     assert f"/jobs/{held.id}" in page.text
     assert "gpu" in said
     assert "penstock doctor" in said
@@ -67,3 +67,19 @@ def test_names_of_workers_are_shown_and_never_run(web: Web, broker, clock):
     assert page.status_code == 200
     assert "<script>alert" not in page.text
     assert "alert(1)" in text_of(page.text)
+
+
+def test_receivers_are_shown_with_their_manager_and_what_they_hold(web: Web, broker, clock):
+    now = clock.now()
+    broker.enqueue(some_jobs(clock, 1))
+    row = {"host": "ada", "pid": 71, "started_at": now, "claimed_at": now}
+    [held] = claim(broker, worker="receiver/mailer/node-62", **row)
+    broker.renew([a_worker("manager-1", queues=(), **row)])
+
+    page = web.client(Role.VIEW).get("/workers")
+
+    said = text_of(page.text)
+    assert "1 busy 0 idle 0 detached 1 manager 0 lapsed" in said
+    assert "mailer/node-62 busy running jobs ada pid 71 1 job" in said
+    assert "hands out jobs to receivers" in said
+    assert f"/jobs/{held.id}" in page.text

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 def main() -> None:
     """What `penstock` and `python -m penstock` start."""
-    from penstock.cli.root import root
+    import sys
 
-    root(prog_name="penstock")
+    from penstock.cli.root import root_for
+
+    root_for(sys.argv[1:])(prog_name="penstock")
 
 
 __all__ = ["main"]

@@ -8,16 +8,22 @@ from typing import Annotated, Literal
 import typer
 
 from penstock.cli.options import Json
+from penstock.errors import Refused
 
 
 def bench(
     *,
     broker: Annotated[
-        Literal["sqlite", "postgres"], typer.Option(help="The kind of store.")
+        Literal["sqlite", "postgres", "redis", "remote"],
+        typer.Option(help="The kind of store; remote: SQLite behind a manager."),
     ] = "sqlite",
     url: Annotated[
         str | None,
-        typer.Option(help="PostgreSQL: measure this server, in new databases.", metavar="URL"),
+        typer.Option(
+            help="PostgreSQL: measure this server, in new databases. Redis: this one, under new "
+            "prefixes.",
+            metavar="URL",
+        ),
     ] = None,
     jobs: Annotated[int, typer.Option(help="Number of jobs.", min=1000)] = 200_000,
     claim: Annotated[
@@ -35,7 +41,7 @@ def bench(
     snapshot: Annotated[
         float | None,
         typer.Option(
-            help="PostgreSQL: also measure while a snapshot is held open for SECONDS.", min=5
+            help="PostgreSQL: also measure while a snapshot is held open for SECONDS.", min=2
         ),
     ] = None,
     spark: Annotated[
@@ -77,6 +83,22 @@ def bench(
             json=json,
         )
         return
+    if broker == "redis":
+        from penstock.brokers import need_driver
+
+        need_driver("redis://")
+        from penstock.tools.bench.redis import bench as measure_redis
+
+        measure_redis(jobs, url=url, json=json)
+        return
+    if broker == "remote":
+        from penstock.brokers import need_driver
+
+        need_driver("penstock://")
+        from penstock.tools.bench.remote import bench as measure_remote
+
+        measure_remote(jobs, folder=folder, json=json)
+        return
     from penstock.tools.bench import bench as measure
 
     measure(broker, jobs, claim=claim, around=around, folder=folder, json=json)
@@ -110,6 +132,14 @@ def demo(
         typer.Option(help="With --storm: the same faults again.", show_default="another each time"),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller numbers.")] = False,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            help="Use a Redis, under a prefix of its own: redis://localhost/0.",
+            show_default="a new SQLite file",
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Run a demo: jobs of several kinds, a kill -9 in mid-run, and a proof that none is lost.
@@ -122,6 +152,8 @@ def demo(
 
     Example: penstock demo --storm
     """
+    if url is not None and (storm or spark):
+        raise Refused("--url is for the demo without --spark and --storm")
     if storm:
         from penstock.tools.demo.storm.run_storm import run_storm
 
@@ -132,4 +164,4 @@ def demo(
         raise typer.Exit(run_spark_demo(jobs or (20_000 if quick else 1_000_000), json=json))
     from penstock.tools.demo.run_demo import run_demo
 
-    raise typer.Exit(run_demo(jobs or (300 if quick else 3000), json=json))
+    raise typer.Exit(run_demo(jobs or (300 if quick else 3000), url=url, json=json))

@@ -9,14 +9,14 @@ dataclass is written as a JSON object.
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.app.settings import resolve_app_target
 from penstock.broker.checks import is_path
 from penstock.cli.store_choice import check_app_url, import_app
 from penstock.errors import Refused
@@ -39,12 +39,14 @@ def find_task(name: str, target: str | None, url: str | None) -> Task[..., Any]:
             f"{name!r} is a path; a task is named module:function: give its file with --app, "
             "for example penstock run tasks:add --app tasks.py"
         )
+    module, colon, _ = name.rpartition(":")
+    if target is None and not (colon and module):
+        target = resolve_app_target()
     if target is None:
-        module, colon, _ = name.rpartition(":")
         if not colon or not module:
             raise Refused(
                 f"{name!r} does not say where the task is: write module:function, for example "
-                "tasks:add, or name its app with --app"
+                "tasks:add, or name its app with --app, or as app in penstock.toml"
             )
         app = check_app_url(import_app(module), url)
     else:
@@ -66,6 +68,8 @@ def _by_function(app: App, name: str) -> Task[..., Any] | None:
 
 def parse_words(task: Task[..., Any], words: list[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments from words, each decoded by its parameter's annotation."""
+    from penstock.operate.typed_words import ParameterTypes, read_word
+
     positional: list[str] = []
     keywords: dict[str, str] = {}
     for word in words:
@@ -77,16 +81,18 @@ def parse_words(task: Task[..., Any], words: list[str]) -> tuple[tuple[Any, ...]
             raise Refused(f"{word!r} comes after {next(iter(keywords))}=...: put keywords last")
         else:
             positional.append(word)
-    types = _Types(task)
+    types = ParameterTypes(task)
     return (
-        tuple(_read(word, types.at(index)) for index, word in enumerate(positional)),
-        {name: _read(word, types.of(name)) for name, word in keywords.items()},
+        tuple(read_word(word, types.at(index)) for index, word in enumerate(positional)),
+        {name: read_word(word, types.of(name)) for name, word in keywords.items()},
     )
 
 
 def parse_rows(task: Task[..., Any], file: Path) -> Iterator[tuple[Any, ...] | dict[str, Any]]:
     """The rows of a file of JSON lines: a list of arguments each, or an object of keywords."""
-    types = _Types(task)
+    from penstock.operate.typed_words import ParameterTypes
+
+    types = ParameterTypes(task)
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -105,60 +111,6 @@ def parse_rows(task: Task[..., Any], file: Path) -> Iterator[tuple[Any, ...] | d
                 raise Refused(
                     f"{file}, line {number}: write a list of arguments or an object of keywords"
                 )
-
-
-class _Types:
-    """The annotations of a task's parameters, by position and by name."""
-
-    def __init__(self, task: Task[..., Any]) -> None:
-        from penstock.task.signature import hints_of
-
-        parameters = [
-            parameter
-            for parameter in inspect.signature(task.function).parameters.values()
-            if parameter.name not in task.resources
-        ]
-        hints = hints_of(task.function, {}, [parameter.name for parameter in parameters])
-        self._named: Mapping[str, Any] = {
-            parameter.name: hints.get(parameter.name, Any) for parameter in parameters
-        }
-        self._positional = [
-            self._named[parameter.name]
-            for parameter in parameters
-            if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD}
-        ]
-        self._rest: Any = Any
-        self._rest_named: Any = Any
-        for parameter in parameters:
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                self._rest = self._named[parameter.name]
-            if parameter.kind is parameter.VAR_KEYWORD:
-                self._rest_named = self._named[parameter.name]
-
-    def at(self, index: int) -> Any:
-        return self._positional[index] if index < len(self._positional) else self._rest
-
-    def of(self, name: str) -> Any:
-        return self._named.get(name, self._rest_named)
-
-
-def _read(word: str, annotation: Any) -> Any:
-    """The word as JSON if the annotation accepts it, else as text; enqueue checks it again."""
-    from penstock.enqueue.codec import decode_value
-
-    for candidate in (word.encode("utf-8", "surrogateescape"), msgspec.json.encode(_clean(word))):
-        try:
-            return decode_value(candidate, annotation)
-        except Exception:  # noqa: S112  a pydantic model raises errors of its own
-            continue
-    try:
-        return msgspec.json.decode(word)
-    except (msgspec.DecodeError, UnicodeError):
-        return word
-
-
-def _clean(word: str) -> str:
-    return word.encode("utf-8", "replace").decode("utf-8")
 
 
 def _typed(value: Any, annotation: Any) -> Any:

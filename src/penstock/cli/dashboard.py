@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from penstock.app.app import App
     from penstock.broker.protocol import Broker
-    from penstock.web.serve import DashboardTokens
+    from penstock.operate.alert_watch import AlertWatch
+    from penstock.web.serve import DashboardServer, DashboardTokens
+    from penstock.web.site import Dashboard
+    from penstock.web.store_opening import StoreOpening
 
 
 def dashboard(
@@ -89,9 +92,16 @@ def dashboard(
     Example: penstock dashboard --read-only
     """
     from penstock.app.log_lines import LogOutput, log_to_stderr
-    from penstock.app.settings import mask
-    from penstock.brokers import open_broker
-    from penstock.cli.store_choice import check_not_memory, print_store, store_url, use_store
+    from penstock.app.settings import alert_settings, mask
+    from penstock.cli.store_choice import (
+        check_not_memory,
+        opener,
+        print_store,
+        store_url,
+        use_store,
+    )
+    from penstock.operate.alert_watch import AlertWatch
+    from penstock.operate.alerts import parse_alerts
     from penstock.web import LOOPBACK, dashboard, need_web
 
     log_to_stderr(LogOutput("warning", log_format))
@@ -107,12 +117,14 @@ def dashboard(
     from penstock.web.store_opening import StoreOpening
 
     tls = load_tls(tls_certificate, tls_key)
+    settings = parse_alerts(*alert_settings())
 
     def serve(open_store: Callable[[], Broker], where: str, app: App | None) -> None:
         keys = load_or_make_tokens(where, author(), file=token_file, anew=new_token)
         check_bind(bind, keys, tls=tls, plain_http=plain_http)
         access = Tokens(keys.tokens)
         opening = StoreOpening(open_store, app)
+        alerts = AlertWatch(settings, lambda: opening.broker, mask(where))
         site = dashboard(
             opening,
             access=access,
@@ -124,6 +136,7 @@ def dashboard(
             url=where,
             lake=lake,
             metrics=metrics,
+            alerts=alerts,
         )
         with listen(bind, port) as listening:
             address = f"{'http' if tls is None else 'https'}://{_bound_to(listening)}"
@@ -135,22 +148,14 @@ def dashboard(
                 typer.launch(address if ticket is None else f"{address}?token={ticket}")
             server = DashboardServer(site, tls=tls)
             opening.on_refusal(server.stop)
-            try:
-                server.run(sockets=[listening])
-            except KeyboardInterrupt:
-                raise typer.Exit(130) from None
-            finally:
-                site.close()
-                opening.close()
-            if opening.error is not None:
-                raise opening.error
+            _run(server, listening, opening, site, alerts)
 
     if target is None:
         resolved = store_url(url, profile, None)
         check_not_memory(resolved.url)
         if url is None:
             print_store(resolved)
-        serve(lambda: open_broker(resolved.url, create=False), resolved.url, None)
+        serve(opener(resolved), resolved.url, None)
         return
     with use_store(url, profile):
         app = _app(target, url, quiet=json)
@@ -158,6 +163,28 @@ def dashboard(
             serve(lambda: app.broker, app.resolved_url.url, app)
         finally:
             app.close()
+
+
+def _run(
+    server: DashboardServer,
+    listening: socket.socket,
+    opening: StoreOpening,
+    site: Dashboard,
+    alerts: AlertWatch,
+) -> None:
+    """Serve until it is stopped, with alerts if any are set; then close all of them."""
+    if alerts.settings.alerts:
+        alerts.start()
+    try:
+        server.run(sockets=[listening])
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    finally:
+        alerts.close()
+        site.close()
+        opening.close()
+    if opening.error is not None:
+        raise opening.error
 
 
 def token_for_now() -> tuple[str | None, str | None]:

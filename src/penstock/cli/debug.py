@@ -40,17 +40,23 @@ def debug(
     import logging
 
     from penstock.cli import output
-    from penstock.cli.store_choice import check_app_url, import_app, open_store, use_store
+    from penstock.cli.store_choice import (
+        check_app_url,
+        import_app,
+        open_store,
+        target_or_default,
+        use_store,
+    )
     from penstock.enqueue.ids import parse_id
     from penstock.run.debug import hidden_arguments, job_to_debug, run_here
 
     job_id = parse_id(id)
     # The task's name comes from the store: it is looked up in the app, never imported.
-    if store.app is None:
-        raise Refused(
-            "debug needs the app that has the job's code: name it with --app, for example "
-            f"penstock debug {job_id} --app myapp:app"
-        )
+    needs = (
+        "debug needs the app that has the job's code: name it with --app, for example "
+        f"penstock debug {job_id} --app myapp:app"
+    )
+    store = store._replace(app=target_or_default(store.app, needs))
     withheld: list[Withheld] = []
 
     def tell(write: Withheld) -> None:
@@ -60,7 +66,7 @@ def debug(
 
     with open_store(*store) as broker, use_store(store.url, store.profile):
         job = job_to_debug(broker, job_id)
-        task = _task_of(check_app_url(import_app(store.app), store.url), job.task)
+        task = _task_of(check_app_url(import_app(store.app or ""), store.url), job.task)
         if not json:
             _introduce(job, hidden_arguments(job))
         logging.basicConfig(level="INFO", format="%(levelname)-7s %(message)s")

@@ -274,11 +274,15 @@ def _no_log(broker: Broker, id: str, folder: Path) -> str:
 
 
 def _run(id: str, url: str | None, profile: str | None, app: str | None) -> int:
-    from penstock.cli.store_choice import check_app_url, import_app, use_store
+    from penstock.cli.store_choice import (
+        check_app_url,
+        import_app,
+        target_or_default,
+        use_store,
+    )
     from penstock.worker.detached.run_manually import run_manually
 
-    if app is None:
-        raise Refused(f"run needs the app: penstock detached run {id} --app myapp:app")
+    app = target_or_default(app, f"run needs the app: penstock detached run {id} --app myapp:app")
     with use_store(url, profile):
         loaded = check_app_url(import_app(app), url)
         try:

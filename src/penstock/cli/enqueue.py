@@ -223,6 +223,12 @@ def enqueue(
     unique_for: Annotated[
         str | None, typer.Option(help="The longest time it holds its unique key: 90s, 5m, 2h.")
     ] = None,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Take the place of the job under --unique, if it was not claimed."
+        ),
+    ] = False,
     queue: Annotated[str | None, typer.Option(help="Use this queue instead of the task's.")] = None,
     tag: Annotated[list[str] | None, typer.Option(help="name=value; may be repeated.")] = None,
     many: Annotated[
@@ -263,6 +269,7 @@ def enqueue(
             unique=unique,
             unique_until=cast("Any", unique_until),  # checked by options()
             unique_for=None if unique_for is None else parse_duration(unique_for, "--unique-for"),
+            replace=replace,
             queue=queue,
             tags=parse_pairs(tag, "--tag"),
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli.options import Json, Store, reject_unknown_options, with_options
+from penstock.errors import Refused
 
 if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
@@ -57,6 +59,7 @@ def find(
         while page.after is not None and len(found) < limit:
             page = broker.find(filter, page.after, limit - len(found))
             found += page.jobs
+    output.note_sealed(job.body for job in found)
     if json:
         output.print_json_lines(to_json.job_json(job) for job in found)
         return
@@ -83,14 +86,22 @@ def _cursor(broker: Broker, after: str | None) -> str | None:
 
 @with_options
 def why(
-    id: Annotated[str, typer.Argument(metavar="ID", help="A job's id.", show_default=False)],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="A job's id; or queue:NAME, task:NAME, worker:ID, flow:ID, schedule:NAME. A name "
+            "that only one of them has is enough.",
+            show_default=False,
+        ),
+    ],
     *,
     store: Store,
     json: Json = False,
 ) -> None:
-    """Say why a job is in its state, and what to do about it.
+    """Say why a job is in its state, or what a queue, worker, flow or schedule waits for.
 
-    Example: penstock why 0190a6c4-5e1f-7000-8000-00000a1b2000
+    Example: penstock why queue:mail
     """
     from penstock.cli import output
     from penstock.cli.detached import progress_json, progress_sentences, running_progress
@@ -98,11 +109,16 @@ def why(
     from penstock.enqueue.ids import parse_id
     from penstock.operate import to_json
 
-    job_id = parse_id(id)
+    try:
+        job_id = parse_id(target)
+    except Refused:
+        _why_named(target, store, json=json)
+        return
     with open_store(*store) as broker:
         answer = broker.why(job_id)
         job = broker.get(job_id)
         progress = (None, None) if job is None else running_progress(broker, job)
+    output.note_sealed([None if job is None else job.body])
     if json:
         output.print_json(
             {
@@ -110,6 +126,7 @@ def why(
                 "state": answer.state,
                 "cause": answer.cause,
                 "sentence": answer.sentence,
+                "ahead": answer.ahead,
                 "job": None if job is None else to_json.job_json(job),
                 **progress_json(*progress),
             }
@@ -123,6 +140,30 @@ def why(
             output.print_text(f"{sentence[0].upper()}{sentence[1:]}.")
     if job is None:
         raise typer.Exit(1)
+
+
+def _why_named(target: str, store: Store, *, json: bool) -> None:
+    """The findings about something that is not a job."""
+    from penstock.cli import output
+    from penstock.cli.store_choice import open_store
+    from penstock.operate.refusals import NotFound
+    from penstock.operate.why_named import why_named
+
+    with open_store(*store) as broker:
+        try:
+            of, findings = why_named(broker, target)
+        except NotFound as error:
+            if json:
+                output.print_json({"of": target, "findings": None, "sentence": str(error)})
+            else:
+                output.print_text(str(error))
+            raise typer.Exit(1) from None
+    if json:
+        output.print_json({"of": of, "findings": findings})
+        return
+    output.print_note(of)
+    for finding in findings:
+        output.print_finding(finding)
 
 
 @with_options
@@ -145,12 +186,13 @@ def count(
 
     with open_store(*store) as broker:
         counts = broker.count()
+        sizes: Mapping[str, int] = {} if by_task else broker.traits.queue_bytes()
     if json:
         rows = counts if by_task else by_queue(counts)
         for row in rows:
-            output.print_json(row if by_task else queue_json(row))
+            output.print_json(row if by_task else queue_json(row, sizes.get(row.queue)))
         return
     if not counts:
         output.print_note("no job is waiting, running or failed")
         return
-    output.console().print(output.counts_table(counts, by_task=by_task))
+    output.console().print(output.counts_table(counts, by_task=by_task, sizes=sizes))

@@ -107,6 +107,7 @@ def history(
         return
     with open_store(*store) as broker:
         rows = broker.history(after=after, limit=limit, job=job_id)
+        _print_job(broker, None if json else job_id)
         position = _print_rows(rows, json=json) or after or BEGINNING
         while follow:
             rows = broker.history(after=position, limit=1000)
@@ -117,6 +118,23 @@ def history(
         from penstock.cli import output
 
         output.print_note("the history is empty")
+
+
+def _print_job(broker: Broker, job_id: str | None) -> None:
+    """What the rows of one job are about: the call, its state, and when it was enqueued."""
+    if job_id is None:
+        return
+    from penstock.cli import output
+    from penstock.operate.time_text import relative_time
+    from penstock.operate.to_json import call_text
+
+    job = broker.get(job_id)
+    if job is None:
+        output.print_note(f"job {job_id} is no longer kept; this is its history")
+        return
+    enqueued = relative_time(job.enqueued_at, broker.clock.now())
+    call = f"{job.task}({call_text(job.body)})"
+    output.print_note(f"{call}, queue {job.queue}, enqueued {enqueued}: {job.state}")
 
 
 def _print_tree(
@@ -158,14 +176,17 @@ def _print_tree(
 
 
 def _print_rows(rows: list[Event], *, json: bool) -> Position | None:
+    from penstock.broker.views import MEASURED
     from penstock.cli import output
     from penstock.operate import to_json
 
     for event in rows:
         if json:
             output.print_json(to_json.event_json(event))
-        elif event.kind != "gauge":  # one per queue and minute: for programs
+        elif event.kind not in MEASURED:  # several a minute: for programs
             output.console().print(output.event_line(event), soft_wrap=True)
+    if json:
+        output.note_sealed(event.body for event in rows)
     return rows[-1].position if rows else None
 
 

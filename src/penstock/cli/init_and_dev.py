@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -70,11 +71,18 @@ def dev(
         str | None,
         typer.Argument(
             metavar="TARGET",
-            help="The app: module:app, a module, or a file. Default: tasks.py.",
+            help="The app: module:app, a module, or a file. Default: app in penstock.toml, else "
+            "tasks.py.",
             show_default=False,
         ),
     ] = None,
     *,
+    manager: Annotated[
+        bool,
+        typer.Option(
+            "--manager", help="Also run a manager, for receivers; everything goes through it."
+        ),
+    ] = False,
     log_format: LogFormat = "text",
     url: Url = None,
     profile: Profile = None,
@@ -85,10 +93,12 @@ def dev(
     Example: penstock dev tasks:app
     """
     from penstock.app.log_lines import LogOutput, log_to_stderr
+    from penstock.app.settings import resolve_app_target
     from penstock.cli import output
     from penstock.cli.store_choice import use_store
 
     log_to_stderr(LogOutput("warning", log_format))
+    target = target or resolve_app_target()
     if target is None:
         if not Path("tasks.py").is_file():
             raise Refused(
@@ -102,7 +112,7 @@ def dev(
     before = signal.signal(signal.SIGTERM, _exit)
     pages = _Pages(target, log_format, json=json)
     try:
-        with use_store(url, profile):
+        with use_store(url, profile), _lent(manager, log_format, json=json):
             while True:
                 seen = _modified(folder)
                 pages.start()
@@ -115,6 +125,39 @@ def dev(
     finally:
         pages.end()
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _lent(wanted: bool, log_format: str, *, json: bool) -> Generator[None]:
+    """With a manager of the store that was chosen, everything started meanwhile goes through it."""
+    if not wanted:
+        yield
+        return
+    import msgspec
+
+    from penstock.brokers import need_driver
+    from penstock.brokers.schemes import REMOTE
+    from penstock.cli import output
+    from penstock.cli.store_choice import use_store
+
+    need_driver(REMOTE)
+    command = [sys.executable, "-m", "penstock", "manager", "--listen", "127.0.0.1:0", "--json"]
+    process = subprocess.Popen(
+        [*command, "--log-format", log_format], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        line = "" if process.stdout is None else process.stdout.readline()
+        if not line:
+            raise Refused("the manager did not start: its reason stands above")
+        address = msgspec.json.decode(line, type=dict[str, str])["url"]
+        if json:
+            output.print_json({"event": "manager", "url": address})
+        else:
+            output.print_note(f"manager: {address}", "cyan")
+        with use_store(address, None):
+            yield
+    finally:
+        _end(process, interrupted=False)
 
 
 class _Pages:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from penstock.broker.lake_mark import Mark, gap_text, place_of
 from penstock.errors import Refused
@@ -42,13 +41,15 @@ def print_lakes(broker: Broker, *, json: bool) -> None:
     output.console().print(table)
 
 
-def forget_lake(broker: Broker, folder: Path, reason: str, *, json: bool) -> None:
-    """Stop keeping history for a lake, named by its folder (even if it is gone) or its id."""
+def forget_lake(
+    broker: Broker, location: str, options: Mapping[str, str], reason: str, *, json: bool
+) -> None:
+    """Stop keeping history for a lake, named by where it is (even if it is gone) or its id."""
     from penstock.cli import output
     from penstock.cli.options import person
     from penstock.operate.actions import Actions
 
-    mark = _find_mark(broker.records(Mark), folder)
+    mark = _find_mark(broker.records(Mark), location, options)
     Actions(broker, person()).forget_lake(mark.lake, reason)
     if json:
         output.print_json({"lake": mark.lake, "place": mark.place})
@@ -58,18 +59,19 @@ def forget_lake(broker: Broker, folder: Path, reason: str, *, json: bool) -> Non
         )
 
 
-def _find_mark(marks: Sequence[Mark], folder: Path) -> Mark:
-    from penstock.spark.pipelines.lake.manifest import read_manifest
+def _find_mark(marks: Sequence[Mark], location: str, options: Mapping[str, str]) -> Mark:
+    from penstock.spark.pipelines.lake.lake import Lake
 
     named = {mark.lake: mark for mark in marks}
-    if str(folder) in named:
-        return named[str(folder)]
-    manifest: Any = read_manifest(folder) if folder.is_dir() else None
-    if manifest is not None and manifest.id in named:
-        return named[manifest.id]
-    # By folder only if no other lake is in it now.
-    in_folder = [mark for mark in marks if mark.place == str(folder.absolute())]
-    if manifest is None and len(in_folder) == 1:
-        return in_folder[0]
+    if location in named:
+        return named[location]
+    lake = Lake(location, options)
+    id = lake.id if lake.exists() else None
+    if id in named:
+        return named[id]
+    # By where it was only if no other lake is there now.
+    there = [mark for mark in marks if mark.place == str(lake)]
+    if id is None and len(there) == 1:
+        return there[0]
     known = ", ".join(f"{place_of(mark)} ({mark.lake})" for mark in marks) or "none"
-    raise Refused(f"this store keeps no history for a lake {folder}; its lakes are: {known}")
+    raise Refused(f"this store keeps no history for a lake {location}; its lakes are: {known}")

@@ -10,7 +10,7 @@ import logging
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ import rich.text
 
 from penstock.app.log_lines import legible, legible_json, put_line
 from penstock.broker.views import by_queue
-from penstock.operate.counts import COLUMNS
+from penstock.operate.counts import COLUMNS, size_text
 from penstock.operate.to_json import event_data
 from penstock.run.error_text import headline
 
@@ -88,6 +88,15 @@ def print_note(text: str, style: str = "dim") -> None:
     console(stderr=True).print(rich.text.Text(text, style), soft_wrap=True)
 
 
+def note_sealed(bodies: Iterable[bytes | None]) -> None:
+    """Say so if arguments that are shown are encrypted: there is no key for them here."""
+    from penstock.app.key_file import SEALED_HERE
+    from penstock.enqueue.secrets import is_sealed
+
+    if any(body is not None and is_sealed(body) for body in bodies):
+        print_note(SEALED_HERE, "yellow")
+
+
 def print_error(text: str) -> None:
     """An error to stderr."""
     print_note(text, "red")
@@ -130,14 +139,16 @@ def state_text(state: str | None) -> rich.text.Text:
     return rich.text.Text(state or "", COLOURS.get(state or "", ""))
 
 
-def counts_table(counts: Sequence[Count], *, by_task: bool) -> rich.table.Table:
-    """Counts of jobs, a row per queue or per task of a queue."""
+def counts_table(
+    counts: Sequence[Count], *, by_task: bool, sizes: Mapping[str, int] | None = None
+) -> rich.table.Table:
+    """Counts of jobs, a row per queue or per task of a queue; `sizes`: the memory of queues."""
     limited = any(count.limited for count in counts)
     places = tuple(place for place in COLUMNS if place != "limited" or limited)
     named = by_task and any(count.app for count in counts)
     names = ("app",) * named + ("queue",) + ("task",) * by_task
-    heads = (*names, *places)
-    made = table(*heads, right=places)
+    memory = ("memory",) * bool(sizes)
+    made = table(*names, *places, *memory, right=(*places, *memory))
     for count in counts if by_task else by_queue(counts):
         numbers = [getattr(count, place) for place in places]
         made.add_row(
@@ -146,6 +157,7 @@ def counts_table(counts: Sequence[Count], *, by_task: bool) -> rich.table.Table:
                 rich.text.Text(f"{number:,}", COLOURS[place] if number else "dim")
                 for place, number in zip(places, numbers, strict=True)
             ),
+            *(rich.text.Text(size_text((sizes or {}).get(count.queue, 0))) for _ in memory),
         )
     return made
 

@@ -1,50 +1,44 @@
-"""pipeline: history to the lake, and reports and replays from it."""
+"""pipeline: the datasets of an app; history to the lake, and reports and replays from it."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import Json, Reason, Store, person, with_options
-from penstock.cli.spark_interrupt import quietly_interrupted
+from penstock.cli.lake_command import LakeCommand, ReportSource
+from penstock.cli.options import Json, Reason, Store, with_options
 from penstock.errors import Refused
 from penstock.operate.parse_input import parse_duration
 
 if TYPE_CHECKING:
-    from penstock.spark.pipelines.replay import Replayed
-    from penstock.spark.pipelines.report.queries import ReportData
-
-_WIDE = 160  # characters: tables show every column from this width on
-_ROWS = 15  # of a table; the page has more
-_NAMED = 20  # refused jobs that are listed one by one
+    from penstock.cli.datasets import RunOptions
 
 
 class PipelineCommand(StrEnum):
     RUN = "run"
+    PLAN = "plan"
+    WHY = "why"
+    GRAPH = "graph"
     REPORT = "report"
     REPLAY = "replay"
     COMPACT = "compact"
     LAKES = "lakes"
     FORGET = "forget"
+    FORGET_ROWS = "forget-rows"
 
 
+_OF_DATASETS = (PipelineCommand.PLAN, PipelineCommand.WHY, PipelineCommand.GRAPH)
 _STOPPED = {
     PipelineCommand.RUN: "what was taken before is in the lake; the next run goes on from there",
     PipelineCommand.COMPACT: "the lake has the same rows as before",
     PipelineCommand.REPORT: "no page was written",
+    PipelineCommand.FORGET_ROWS: "the same command again deletes what is left",
     PipelineCommand.REPLAY: "what was enqueued stays; the same --name again enqueues the others",
 }
-
-
-class Source(StrEnum):
-    STORE = "store"
-    LAKE = "lake"
 
 
 @with_options
@@ -52,13 +46,45 @@ def pipeline(
     step: Annotated[
         PipelineCommand,
         typer.Argument(
-            metavar="run|report|replay|compact|lakes|forget",
+            metavar="run|plan|why|graph|report|replay|compact|lakes|forget|forget-rows",
             help="What to do.",
             show_default=False,
         ),
     ],
+    dataset: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[DATASET]...",
+            help="run, plan: datasets of the app; why: a dataset and one of its partitions.",
+            show_default=False,
+        ),
+    ] = None,
     *,
-    lake: Annotated[Path, typer.Option(help="The lake's folder.")] = Path("lake"),
+    all_: Annotated[
+        bool, typer.Option("--all", help="run: all datasets of the app, and no lake.")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="run: also partitions that are current.")
+    ] = False,
+    max_running: Annotated[
+        int | None,
+        typer.Option(
+            help="run: the most runs of datasets at a time, over all workers.",
+            min=1,
+            show_default="as before, or 4",
+        ),
+    ] = None,
+    lake: Annotated[
+        str, typer.Option(help="The lake: a folder, or a URL as s3://bucket/lake.")
+    ] = "lake",
+    storage_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="PENSTOCK_STORAGE_OPTIONS",
+            help="NAME=VALUE for the lake's object store; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     hold: Annotated[
         str | None,
         typer.Option(
@@ -67,13 +93,49 @@ def pipeline(
             show_default="as before, or 30d",
         ),
     ] = None,
+    read_url: Annotated[
+        str | None,
+        typer.Option(
+            envvar="PENSTOCK_READ_URL",
+            help="run: a replica of the store, from which its history is read.",
+            show_default="the store",
+        ),
+    ] = None,
+    connections: Annotated[
+        int | None,
+        typer.Option(
+            help="run: the most connections that read at a time.",
+            min=1,
+            show_default="one for each core",
+        ),
+    ] = None,
     page: Annotated[
         Path | None,
         typer.Option(help="report: the file to write.", show_default="penstock-report.html"),
     ] = None,
     source: Annotated[
-        Source | None,
+        ReportSource | None,
         typer.Option("--from", help="report: read the store or the lake.", show_default=False),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            help="report: attempts that ended from then on: 7d (ago), or 2026-11-01."
+            " plan, run: partitions from that one on.",
+            show_default=False,
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            help="report: and up to then. plan, run: and up to that one.", show_default=False
+        ),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="report: only this task.", show_default=False)
+    ] = None,
+    queue: Annotated[
+        str | None, typer.Option(help="report: only this queue.", show_default=False)
     ] = None,
     where: Annotated[
         str | None, typer.Option(help="replay: which jobs; a SQL condition.", show_default=False)
@@ -83,8 +145,26 @@ def pipeline(
     ] = "replay",
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="replay: print what would be enqueued, and change nothing."),
+        typer.Option(
+            "--dry-run",
+            help="run of datasets, replay, forget-rows: print what would be done, and change"
+            " nothing.",
+        ),
     ] = False,
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            help="compact: drop days that ended longer ago, for example 400d.",
+            show_default="all are kept",
+        ),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="forget-rows: rows with this key.", show_default=False)
+    ] = None,
+    tag: Annotated[
+        str | None,
+        typer.Option(help="forget-rows: rows with this tag, NAME=VALUE.", show_default=False),
+    ] = None,
     reason: Reason = "",
     master: Annotated[
         str | None,
@@ -95,18 +175,38 @@ def pipeline(
     store: Store,
     json: Json = False,
 ) -> None:
-    """Keep history in a lake of Parquet files, and make reports and replays from it, with Spark.
+    """Make the datasets of an app; keep history in a lake, and make reports and replays from it.
 
-    run: copy new history to the lake. report: write an HTML page, and print tables. replay: enqueue
-    jobs of the lake again. compact: merge small files. lakes: list the lakes of the store. forget:
-    stop keeping history for a lake; its files stay.
+    plan: what datasets lack. run DATASET: make it. why: of one partition. graph: what needs what.
+    run, without a name: copy new history to the lake. report: write an HTML page, and print tables.
+    replay: enqueue jobs of the lake again. compact: merge small files. lakes: list the lakes of the
+    store. forget: stop keeping history for a lake; its files stay. forget-rows: delete one person's
+    rows for good.
 
     Example: penstock pipeline run --lake ./lake
     """
+    of_datasets = step in _OF_DATASETS or (step is PipelineCommand.RUN and (dataset or all_))
+    if of_datasets:
+        from penstock.cli.datasets import RunOptions
+
+        options = RunOptions(since, until, again, max_running, dry_run, reason)
+        _datasets(step, dataset or [], options, store, every=all_, json=json)
+        return
+    _refuse_datasets(step, bool(dataset or all_ or again or max_running))
     if (step is PipelineCommand.REPLAY) is not (where is not None):
         raise Refused("replay needs --where, the jobs to replay; the other steps do not take it")
-    if hold is not None and step is not PipelineCommand.RUN:
-        raise Refused("--hold belongs to pipeline run: leave it out here")
+    _check_owners(
+        step,
+        ("--hold", hold, PipelineCommand.RUN),
+        ("--keep", keep, PipelineCommand.COMPACT),
+        ("--key", key, PipelineCommand.FORGET_ROWS),
+        ("--tag", tag, PipelineCommand.FORGET_ROWS),
+        ("--since", since, PipelineCommand.REPORT),
+        ("--until", until, PipelineCommand.REPORT),
+        ("--task", task, PipelineCommand.REPORT),
+        ("--queue", queue, PipelineCommand.REPORT),
+    )
+    options = _storage_options(storage_option or ())
     if step in {PipelineCommand.LAKES, PipelineCommand.FORGET}:
         from penstock.cli.lakes import forget_lake, print_lakes
         from penstock.cli.store_choice import open_store
@@ -115,16 +215,23 @@ def pipeline(
             if step is PipelineCommand.LAKES:
                 print_lakes(broker, json=json)
             else:
-                forget_lake(broker, lake, reason, json=json)
+                forget_lake(broker, lake, options, reason, json=json)
         return
-    command = _Command(lake, master, store, json=json)
+    command = LakeCommand(lake, options, master, store, json=json)
     try:
         if step is PipelineCommand.RUN:
-            command.run(None if hold is None else parse_duration(hold, "--hold"))
+            command.run(
+                None if hold is None else parse_duration(hold, "--hold"), read_url, connections
+            )
         elif step is PipelineCommand.COMPACT:
-            command.compact()
+            command.compact(None if keep is None else parse_duration(keep, "--keep"))
+        elif step is PipelineCommand.FORGET_ROWS:
+            command.forget_rows(key, tag, reason, dry_run=dry_run)
         elif step is PipelineCommand.REPORT:
-            command.report(page or Path("penstock-report.html"), source)
+            from penstock.cli.report import report_range
+
+            asked = report_range(since, until, task, queue)
+            command.report(page or Path("penstock-report.html"), source, asked)
         else:
             command.replay(where or "", name, reason, dry_run=dry_run)
     except KeyboardInterrupt:
@@ -134,266 +241,51 @@ def pipeline(
         raise
 
 
-class _Command:
-    """One call of the command: its lake, its store, its output."""
+def _datasets(
+    step: PipelineCommand,
+    names: list[str],
+    options: RunOptions,
+    store: Store,
+    *,
+    every: bool,
+    json: bool,
+) -> None:
+    from penstock.cli.datasets import print_graph, print_plan, print_why, run_datasets
 
-    def __init__(
-        self,
-        folder: Path,
-        master: str | None,
-        store: Store,
-        *,
-        json: bool,
-    ) -> None:
-        from penstock.cli.output import ProgressLine
-        from penstock.spark.session import session
-
-        self._session = session
-        self._folder = folder
-        self._master = master
-        self._store = store
-        self._json = json
-        self._progress_line = ProgressLine(quiet=json)
-
-    def run(self, hold: float | None) -> None:
-        import msgspec
-
-        from penstock.broker.lake_mark import Gap, gap_text
-        from penstock.cli import output
-        from penstock.cli.store_choice import open_store
-
-        with open_store(*self._store):
-            pass  # fail before Spark is started if there is no store
-        with self._lake().writing() as writing, self._spark() as spark:
-            from penstock.spark.pipelines.datasets.build import build
-            from penstock.spark.pipelines.datasets.open_jobs import keep_open_jobs
-            from penstock.spark.pipelines.lake.export import export
-
-            began = time.monotonic()
-            done = export(
-                spark,
-                writing,
-                lambda table, rows: self._progress_line.show(f"{rows:,} {table} so far"),
-                hold=hold,
-            )
-            took = time.monotonic() - began
-            keep_open_jobs(spark, writing)
-            days = build(
-                spark,
-                writing,
-                lambda name, days: self._progress_line.show(f"{name}: {days:,} days"),
-            )
-            manifest = writing.manifest()
-        self._progress_line.clear()
-        rows = {name: sum(f.rows for f in manifest.table(name).files) for name in done.taken}
-        if self._json:
-            output.print_json(
-                {
-                    "lake": str(self._folder),
-                    "taken": done.taken,
-                    "rows": rows,
-                    "days": days,
-                    "gaps": [msgspec.to_builtins(gap) for gap in done.gaps],
-                }
-            )
-            return
-        new = ", ".join(f"{number:,} {table}" for table, number in done.taken.items())
-        output.print_text(f"{new} added to {self._folder} in {took:.1f} s")
-        held = ", ".join(f"{number:,} {table}" for table, number in rows.items())
-        output.print_note(
-            f"it holds {held}; penstock pipeline report --lake {self._folder} shows them"
-        )
-        for gap in done.gaps:
-            missed = gap_text(Gap(gap.after, gap.until, gap.rows))
-            output.print_error(
-                f"this lake misses {missed}: the store pruned it before this run. Later history is"
-                " complete. Run this more often, or keep history longer with --hold"
-            )
-
-    def compact(self) -> None:
-        from penstock.cli import output
-
-        lake = self._lake()
-        lake.manifest()  # raises if there is no lake: it is not created here
-        with lake.writing() as writing, self._spark() as spark:
-            from penstock.spark.pipelines.lake.compact import compact
-
-            fewer = compact(
-                spark,
-                writing,
-                lambda table, day, before, after: self._progress_line.show(
-                    f"{table} of {day}: {before:,} files become {after:,}"
-                ),
-            )
-            files = sum(len(table.files) for table in writing.manifest().tables.values())
-        self._progress_line.clear()
-        if self._json:
-            output.print_json({"lake": str(self._folder), "fewer": fewer, "files": files})
-        else:
-            output.print_text(f"{fewer:,} files fewer; {self._folder} has {files:,} now")
-
-    def report(self, page_file: Path, source: Source | None) -> None:
-        import msgspec
-
-        from penstock.cli import output
-        from penstock.spark.pipelines.lake.manifest import read_manifest
-
-        if not page_file.absolute().parent.is_dir():
-            raise Refused(f"{page_file}: there is no such folder; name another file with --page")
-        manifest = read_manifest(self._folder)
-        if source is Source.LAKE:
-            self._lake().manifest()
-        with self._spark() as spark:
-            from penstock.spark.pipelines.report.page import page
-            from penstock.spark.pipelines.report.queries import query_report
-            from penstock.spark.pipelines.report.store_or_lake import lake_frames, store_frames
-
-            small = source is Source.STORE or (source is None and self._store_answers(manifest))
-            frames = store_frames(spark) if small else lake_frames(spark, self._lake())
-            answers = query_report(
-                frames,
-                lambda what, number, of: self._progress_line.show(f"{what} ({number} of {of})"),
-            )
-        self._progress_line.clear()
-        answers.made_at = time.time()
-        answers.source = "store" if small else "lake"
-        answers.where = self._where() if small else str(self._folder.absolute())
-        if not small:
-            answers.gaps = [msgspec.to_builtins(gap) for gap in self._lake().manifest().gaps]
-        _write(page_file, page(answers))
-        if self._json:
-            output.print_json({**msgspec.structs.asdict(answers), "page": str(page_file)})
-            return
-        _put_tables(answers)
-        output.print_text(f"the page with plots: {page_file}")
-
-    def replay(self, where: str, name: str, reason: str, *, dry_run: bool) -> None:
-        from penstock.cli import output
-        from penstock.cli.store_choice import open_store
-        from penstock.operate.actions import Actions
-
-        lake = self._lake()
-        lake.manifest()
-        with self._spark() as spark, open_store(*self._store) as broker:
-            from penstock.spark.pipelines.lake.raw_tables import read_raw
-            from penstock.spark.pipelines.replay import chosen, replay
-
-            jobs = chosen(read_raw(spark, lake, "attempts"), where)
-            done = replay(
-                jobs,
-                None if dry_run else broker,
-                name,
-                lambda done: self._progress_line.show(f"{done.found:,} jobs so far"),
-            )
-            if done.enqueued and not dry_run:
-                data = {"jobs": done.enqueued, "replay": name, "where": where}
-                Actions(broker, person()).record_enqueue(reason, data)
-        self._progress_line.clear()
-        if self._json:
-            import msgspec
-
-            output.print_json({**msgspec.structs.asdict(done), "dry_run": dry_run})
-        else:
-            _put_replayed(done, dry_run=dry_run)
-        if done.refused:
-            raise typer.Exit(1)
-
-    def _lake(self) -> Any:
-        from penstock.spark.pipelines.lake.lake import Lake
-
-        return Lake(self._folder)
-
-    def _where(self) -> str:
-        from penstock.app.settings import mask
-        from penstock.cli.store_choice import store_url
-
-        return mask(store_url(*self._store).url)
-
-    def _store_answers(self, manifest: Any) -> bool:
-        from penstock.cli.store_choice import open_store
-        from penstock.spark.pipelines.report.store_or_lake import from_store
-
-        if manifest is not None and sum(len(each.files) for each in manifest.tables.values()) == 0:
-            manifest = None
-        with open_store(*self._store) as broker:
-            return from_store(broker, manifest)
-
-    @contextmanager
-    def _spark(self) -> Generator[Any]:
-        """A Spark session; stopped at the end unless it existed before."""
-        from penstock.cli.store_choice import store_url
-
-        began = time.time()
-        resolved = store_url(*self._store)
-        from penstock.spark.pipelines.session_settings import pipeline_settings
-
-        with quietly_interrupted():
-            spark = self._session(self._master, app_name="penstock pipeline", url=resolved.url)
-            found = spark.sparkContext.startTime < 1000 * began
-            try:
-                with pipeline_settings(spark):
-                    yield spark
-            finally:
-                if not found:
-                    spark.stop()
-
-
-def _write(page_file: Path, text: str) -> None:
-    from penstock.app.private_files import write_new
-
-    fresh = page_file.with_name(f".{page_file.name}.new")
-    try:
-        write_new(fresh, text.encode())
-        fresh.replace(page_file)
-    except OSError as error:
-        raise Refused(
-            f"the page cannot be written to {page_file}: {error.strerror}; name another file with"
-            " --page"
-        ) from None
-
-
-def _put_tables(answers: ReportData) -> None:
-    """The report for a terminal."""
-    import rich.text
-
-    from penstock.cli import output
-    from penstock.spark.pipelines.report.page import heading
-    from penstock.spark.pipelines.report.sections import sections
-
-    console = output.console()
-    output.print_text(heading(answers))
-    for section in sections(answers).values():
-        if not section.rows:
-            continue
-        output.print_text("")
-        output.print_text(section.question, "bold")
-        columns = [each for each in section.columns if console.width >= _WIDE or not each.detail]
-        numbers = [column.head for column in columns if column.number]
-        made = output.table(*(column.head for column in columns), right=numbers)
-        for row in section.rows[:_ROWS]:
-            made.add_row(*(rich.text.Text(column.text(row)) for column in columns))
-        console.print(made)
-        if len(section.rows) > _ROWS:
-            output.print_text(f"{len(section.rows) - _ROWS} more are on the page", "dim")
-    output.print_text("")
-
-
-def _put_replayed(done: Replayed, *, dry_run: bool) -> None:
-    from penstock.cli import output
-
-    for job, reason in list(done.reasons.items())[:_NAMED]:
-        output.print_error(f"{job} is not replayed: {reason}")
-    if done.refused > _NAMED:
-        output.print_error(f"and {done.refused - _NAMED:,} more")
-    if not done.found:
-        output.print_text("no job in the lake matches --where: nothing to enqueue")
-    elif dry_run:
-        output.print_text(
-            f"{done.enqueued:,} of {done.found:,} jobs would be enqueued, but for those that were"
-            f" replayed as {done.name!r} before"
-        )
+    if names and every:
+        raise Refused("--all and names of datasets both say which: give one of them")
+    if step is PipelineCommand.RUN:
+        run_datasets(store, names, options, json=json)
+    elif step is PipelineCommand.PLAN:
+        print_plan(store, names, options, json=json)
+    elif step is PipelineCommand.GRAPH:
+        print_graph(store, json=json)
+    elif len(names) == 2:
+        print_why(store, names[0], names[1], json=json)
     else:
-        output.print_text(
-            f"{done.enqueued:,} of {done.found:,} jobs are enqueued again as {done.name!r};"
-            f" {done.known:,} had been before"
+        raise Refused("why: name a dataset and one of its partitions, as in: why rides 2026-01-31")
+
+
+def _refuse_datasets(step: PipelineCommand, given: object) -> None:
+    if given:
+        raise Refused(
+            f"pipeline {step} takes no datasets, --all, --again or --max-running: those are of"
+            " pipeline run DATASET..."
         )
+
+
+def _check_owners(step: PipelineCommand, *options: tuple[str, str | None, PipelineCommand]) -> None:
+    for option, value, owner in options:
+        if value is not None and step is not owner:
+            raise Refused(f"{option} belongs to pipeline {owner}: leave it out here")
+
+
+def _storage_options(given: Iterable[str]) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            # Not shown: it may be a key.
+            raise Refused("--storage-option: a name and a value, as in AWS_REGION=eu-west-1")
+        options[name] = value
+    return options

@@ -30,6 +30,7 @@ Tag = Annotated[
     str | None, typer.Option("--tag", metavar="NAME=VALUE", help="Only jobs with this tag.")
 ]
 Key = Annotated[str | None, typer.Option("--key", help="Only jobs with this key.")]
+All = Annotated[bool, typer.Option("--all", help="Everything in the store.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the number of jobs, and change nothing.")
 ]
@@ -48,6 +49,7 @@ class Target(NamedTuple):
     version: Version = None
     tag: Tag = None
     key: Key = None
+    all_: All = False
     reason: Reason = ""
 
 
@@ -141,6 +143,7 @@ def limit(
     from penstock.operate import to_json
     from penstock.operate.rule_fields import parse_rule, parse_rule_to_clear, undo_command
     from penstock.operate.sentences import limited_text, rule_not_set_text
+    from penstock.operate.unknown_names import unknown_names_text
     from penstock.rules.rule import RuleKind
 
     fields: dict[str, Any] = {
@@ -164,8 +167,11 @@ def limit(
                 output.print_text(done if cleared else rule_not_set_text(rule))
             return
         now = actions.now
-        rule = actions.set_rule(parse_rule(RuleKind.LIMIT, now, **ends._asdict(), **fields))
+        rule = parse_rule(RuleKind.LIMIT, now, **ends._asdict(), **fields)
+        unknown = unknown_names_text(broker, rule)  # a rule that is set makes its queue known
+        rule = actions.set_rule(rule)
         counts = [count for count in broker.count() if rule.holds(count.queue, count.task, now)]
+    _warn_of(unknown)
     runs, waits = sum(count.running for count in counts), sum(count.limited for count in counts)
     if json:
         output.print_json({**to_json.rule_json(rule), "jobs": waits, "now_running": runs})
@@ -245,13 +251,16 @@ def _set(
     from penstock.operate import to_json
     from penstock.operate.rule_fields import parse_rule, undo_command
     from penstock.operate.sentences import held_back_text, jobs_text
+    from penstock.operate.unknown_names import unknown_names_text
     from penstock.rules.rule import RuleKind
 
-    with open_actions(store, me) as (_, actions):
+    with open_actions(store, me) as (broker, actions):
         rule = parse_rule(RuleKind(kind), actions.now, **target._asdict(), **ends._asdict())
+        unknown = unknown_names_text(broker, rule)  # a rule that is set makes its queue known
         if not dry_run:
             rule = actions.set_rule(rule)
         held = actions.matching(rule).jobs
+    _warn_of(unknown)
     if json:
         extra = {"dry_run": True} if dry_run else {}
         output.print_json({**to_json.rule_json(rule), "jobs": held, **extra})
@@ -260,6 +269,14 @@ def _set(
     else:
         output.print_text(held_back_text(rule, held))
         output.print_note(f"to remove it: {undo_command(rule, output.program())}")
+
+
+def _warn_of(unknown: str) -> None:
+    """A rule for a queue that nobody knows is set all the same: it may come before its jobs."""
+    from penstock.cli import output
+
+    if unknown:
+        output.print_note(f"{unknown}; the rule applies as soon as there is one", "yellow")
 
 
 def _clear(

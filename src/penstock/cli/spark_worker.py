@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
 def spark_worker(
     target: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="TARGET", help="The app: module:app, a module, or a file.", show_default=False
+            metavar="TARGET",
+            help="The app: module:app, a module, or a file. Default: app in penstock.toml.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     *,
     slots: Annotated[
         int, typer.Option(help="Number of workers on executors; each takes one core.", min=1)
@@ -61,6 +63,12 @@ def spark_worker(
     grace: Annotated[
         str, typer.Option(help="Time for running jobs to finish when it is stopped.")
     ] = "25s",
+    connections: Annotated[
+        int | None,
+        typer.Option(
+            help="Refuse slots that would have more connections to the store; each has 4.", min=1
+        ),
+    ] = None,
     config: Annotated[
         list[str] | None, typer.Option(help="A Spark setting, name=value; may be repeated.")
     ] = None,
@@ -79,10 +87,18 @@ def spark_worker(
     """
     from penstock.app.log_lines import LogOutput, log_to_stderr
     from penstock.app.store_retry import open_when_reachable
-    from penstock.cli.store_choice import check_app_url, import_app, use_store
+    from penstock.cli.store_choice import (
+        check_app_url,
+        import_app,
+        target_or_default,
+        use_store,
+    )
     from penstock.operate.parse_input import parse_pairs
     from penstock.worker.outage_log import OutageLog
 
+    target = target_or_default(
+        target, "spark-worker needs the app: penstock spark-worker myapp:app"
+    )
     log_to_stderr(LogOutput(log_level, log_format))
     seconds = None if for_ is None else parse_duration(for_, "--for")
     options = {
@@ -90,6 +106,7 @@ def spark_worker(
         "queues": parse_names(queues),
         "tags": parse_names(tags) or (),
         "drain": drain,
+        "connections": connections,
         "lease": parse_lease(lease),
         "grace": parse_duration(grace, "--grace"),
         "log_level": log_level,

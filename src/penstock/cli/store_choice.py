@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import traceback
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,17 +58,32 @@ def open_store(
     url: str | None, profile: str | None, app: str | None = None, *, create: bool = False
 ) -> Generator[Broker]:
     """The open store; its URL is printed unless it was given with --url."""
-    from penstock.brokers import open_broker
-
     resolved = store_url(url, profile, app)
     check_not_memory(resolved.url)
     if url is None:
         print_store(resolved)
-    broker = open_broker(resolved.url, create=create)
+    loaded = None if app is None else import_app(app)
+    broker = opener(resolved, loaded, create=create)()
+    if loaded is not None:
+        broker.traits.ended = loaded.end_hooks.report
     try:
         yield broker
     finally:
         broker.close()
+        if loaded is not None:
+            loaded.close()  # waits for hooks of jobs that were cancelled here
+
+
+def opener(
+    resolved: ResolvedUrl, app: App | None = None, *, create: bool = False
+) -> Callable[[], Broker]:
+    """What opens this store, behind the key ring of the app, or of a key file."""
+    from penstock.app.encrypted_broker import encrypted
+    from penstock.app.key_file import find_keys
+    from penstock.brokers import open_broker
+
+    keys = find_keys(resolved) if app is None else app.keys
+    return lambda: encrypted(open_broker(resolved.url, create=create), keys)
 
 
 def check_not_memory(url: str) -> None:
@@ -112,6 +127,18 @@ def _traceback(error: Exception) -> str:
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(ours):
         frames = frames.tb_next
     return "".join(traceback.format_exception(error.with_traceback(frames))).rstrip()
+
+
+def target_or_default(target: str | None, needs: str) -> str:
+    """The target that was given, else that of penstock.toml; refused, naming both ways."""
+    from penstock.app.settings import resolve_app_target
+
+    found = target or resolve_app_target()
+    if found is None:
+        raise Refused(
+            f'{needs}, or write app = "myapp:app" into penstock.toml, at the top of the file'
+        )
+    return found
 
 
 def check_app_url(app: App, url: str | None) -> App:

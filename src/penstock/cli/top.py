@@ -127,7 +127,7 @@ class _Watch:
 
 
 def _workers(broker: Broker) -> dict[str, int]:
-    found = {"busy": 0, "idle": 0, "detached": 0, "lapsed": 0}
+    found = {"busy": 0, "idle": 0, "detached": 0, "manager": 0, "lapsed": 0}
     for row in broker.workers():
         found[row.state] += 1
     return found

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 def worker(
     target: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="TARGET", help="The app: module:app, a module, or a file.", show_default=False
+            metavar="TARGET",
+            help="The app: module:app, a module, or a file. Default: app in penstock.toml.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     *,
     queues: Annotated[
         str | None,
@@ -31,6 +33,10 @@ def worker(
         typer.Option(help="Number of child processes.", min=1, show_default="one per core"),
     ] = None,
     threads: Annotated[int, typer.Option(help="Threads per child process.", min=1)] = 10,
+    async_slots: Annotated[
+        int,
+        typer.Option(help="Most jobs of `async def` tasks at a time, per child process.", min=1),
+    ] = 100,
     tags: Annotated[
         str | None,
         typer.Option(help="Tags of this worker, separated by commas, for tasks with runs_on."),
@@ -39,8 +45,12 @@ def worker(
         bool, typer.Option("--drain", help="Exit when no job is left to run, now or later.")
     ] = False,
     lease: Annotated[
-        str, typer.Option(help="After this time without a renewal its jobs are recovered.")
-    ] = "15s",
+        str | None,
+        typer.Option(
+            help="After this time without a renewal its jobs are recovered.",
+            show_default="as its queues say, else 15s",
+        ),
+    ] = None,
     grace: Annotated[
         str, typer.Option(help="Time for running jobs to finish when it is stopped.")
     ] = "25s",
@@ -68,8 +78,15 @@ def worker(
     """
     from penstock.app.log_lines import LogOutput, log_to_stderr
     from penstock.cli import output
-    from penstock.cli.store_choice import check_app_url, import_app, use_store
+    from penstock.cli.store_choice import (
+        check_app_url,
+        import_app,
+        target_or_default,
+        use_store,
+    )
     from penstock.worker import Supervisor
+
+    target = target_or_default(target, "worker needs the app: penstock worker myapp:app")
 
     log_to_stderr(LogOutput(log_level, log_format))
     with use_store(url, profile):
@@ -78,10 +95,11 @@ def worker(
             target,
             processes=processes,
             threads=threads,
+            async_slots=async_slots,
             queues=parse_names(queues),
             tags=parse_names(tags) or (),
             drain=drain,
-            lease=parse_lease(lease),
+            lease=None if lease is None else parse_lease(lease),
             grace=parse_duration(grace, "--grace"),
             max_memory=None if max_memory is None else parse_size(max_memory, "--max-memory"),
             health_port=health_port,

@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import msgspec
 
+from penstock.app.key_file import NO_KEYS
 from penstock.broker.checks import MOST_BODY_BYTES, legible
 from penstock.broker.filter import Filter
 from penstock.broker.lake_mark import Mark
+from penstock.broker.queue_options import Options, QueueOptions, queue_id
 from penstock.enqueue.codec import encode_value
 from penstock.enqueue.copy import enqueue_copy
 from penstock.enqueue.ids import Ids, parse_id
-from penstock.enqueue.secrets import HIDDEN, gone_secrets, is_sealed
+from penstock.enqueue.secrets import HIDDEN, gone_secrets, is_sealed, replaceable_secrets
+from penstock.enqueue.subscription import Publication, Subscription, placed, receivers
 from penstock.errors import Refused
 from penstock.flows.flow import member_of
 from penstock.flows.signals import check_signal
@@ -28,8 +31,10 @@ from penstock.job import State
 from penstock.operate.audit import OPERATION
 from penstock.operate.backfill_status import parse_partition
 from penstock.operate.bulk_actions import BULK_VERBS
+from penstock.operate.drop_queue import Dropped, QueueDrop, Running
 from penstock.operate.find_pages import find_jobs
 from penstock.operate.jobs_under_rule import Fitting, fitting
+from penstock.operate.queue_settings import options_of_queues
 from penstock.operate.refusals import NotFound
 from penstock.operate.roles import OPERATIONS, Person, RequiredRole, Role, forbidden, needs
 from penstock.operate.rule_fields import CLEAR_OPERATIONS
@@ -38,6 +43,7 @@ from penstock.rules.rule import Rule, RuleKind
 from penstock.schedules import registered as scheduled
 from penstock.schedules.schedule import Schedule
 from penstock.task.backfill import backfill
+from penstock.task.option_checks import check_identifier
 
 if TYPE_CHECKING:
     from penstock.app.app import App
@@ -153,18 +159,15 @@ class Actions:
     def gone_secrets(self, id: str) -> list[str]:
         """The secret arguments of an ended job that a retry needs to be given."""
         job = self._broker.get(parse_id(id))
-        bad = job is not None and job.state in {State.FAILED, State.CANCELLED}
-        return gone_secrets(job.body) if job is not None and bad else []
+        return gone_secrets(job.body, self.now) if _ended_badly(job) else []
 
     def _check_secrets(self, ids: Sequence[str], secrets: Mapping[str, Any]) -> None:
         for id in ids:
             job = self._broker.get(id)
             if job is not None and is_sealed(job.body):
-                raise Refused(
-                    f"job {id}: its arguments are encrypted, and there is no key ring here: retry "
-                    "it in a program that has one, by app.broker.act"
-                )
-            for name in secrets.keys() - self.gone_secrets(id):
+                raise Refused(f"job {id}: its arguments are encrypted, and {NO_KEYS}")
+            known = replaceable_secrets(job.body, self.now) if _ended_badly(job) else []
+            for name in secrets.keys() - set(known):
                 raise Refused(f"job {id}: {name[:60]!r} is not a secret argument that it has lost")
         if HIDDEN in secrets.values():
             raise Refused(f"{HIDDEN} stands for a value that is hidden: give the secret itself")
@@ -190,7 +193,7 @@ class Actions:
             if member is None or member.id != flow:
                 continue
             seen += 1
-            if gone_secrets(job.body):
+            if gone_secrets(job.body, self.now):
                 gone.append(job.id)
             if seen == most:
                 break
@@ -278,6 +281,34 @@ class Actions:
         """How many due jobs the rule applies to; it need not be set."""
         return fitting(self._broker, rule, self.most_counted)
 
+    # Queues
+
+    @needs(Role.OPERATE, changes=True)
+    def set_queue(self, queue: str, app: str, options: Options, reason: str = "") -> QueueOptions:
+        """Override options of a queue, beside those that were set before; it need not exist."""
+        check_identifier("queue", queue)
+        record = QueueOptions(queue=queue, app=app, override=options)
+        return self._broker.put(record, self.author, self.reason(reason))
+
+    @needs(Role.OPERATE, changes=True)
+    def reset_queue(
+        self, queue: str, app: str, names: Sequence[str] = (), reason: str = ""
+    ) -> QueueOptions:
+        """Take back what was set of these options, or of all: what is declared holds again."""
+        check_identifier("queue", queue)
+        known = {record.id: record for record in options_of_queues(self._broker, queue)}
+        record = known.get(queue_id(queue, app))
+        if record is None:
+            raise NotFound(f"queue {queue} has no options of its own")
+        said = () if record.override is None else record.override.said
+        reset = QueueOptions(queue=queue, app=app, reset=tuple(names or said))
+        return self._broker.put(reset, self.author, self.reason(reason))
+
+    @needs(Role.OPERATE, changes=True)
+    def drop_queue(self, queue: str, app: str, running: Running, reason: str = "") -> Dropped:
+        """Delete the jobs, rules and options of a queue; running jobs are cancelled, or refuse."""
+        return QueueDrop(self._broker, queue, app, self.author, self.reason(reason)).run(running)
+
     # Schedules and lakes
 
     @needs(Role.VIEW)
@@ -327,9 +358,39 @@ class Actions:
         given: dict[str, Any] = {**times, "author": self.author, "reason": reason}
         return app.schedules.put(name, task_of(app, task).options(**options), **given)
 
+    @needs(Role.VIEW)
+    def subscriptions(self) -> list[Subscription]:
+        return self._broker.records(Subscription)
+
+    @needs(Role.VIEW)
+    def receivers(self, publication: Publication) -> list[Subscription]:
+        """Who would receive this publication."""
+        return [each for each, _ in receivers(self.subscriptions(), publication)]
+
+    @needs(Role.OPERATE, changes=True)
+    def publish(self, publication: Publication, reason: str = "") -> list[str]:
+        """Store a job for each subscription that fits, all or none; their ids."""
+        reason, ids = self.reason(reason), Ids(self._broker.clock)
+        found = receivers(self._broker.records(Subscription), publication)
+        jobs = placed(found, [ids.first() for _ in found], self.now)
+        if jobs:
+            self._broker.enqueue(jobs)
+            self._record("enqueue", reason, {"topic": publication.topic, "jobs": len(jobs)})
+        return [job.id for job in jobs]
+
+    @needs(Role.OPERATE, changes=True)
+    def unsubscribe(self, name: str, reason: str = "") -> bool:
+        """Remove a subscription; False if there was none."""
+        return self._broker.clear(Subscription, name, self.author, self.reason(reason))
+
     @needs(Role.OPERATE, changes=True)
     def forget_lake(self, lake: str, reason: str = "") -> bool:
         return self._broker.clear(Mark, lake, self.author, self.reason(reason))
+
+    @needs(Role.OPERATE, changes=True)
+    def record_forgotten_rows(self, reason: str, data: Mapping[str, Any]) -> None:
+        """Record that somebody deletes rows of a lake."""
+        self._record("forget_rows", reason, data)
 
     @needs(Role.VIEW)
     def record_login(self, data: Mapping[str, Any], *, failed: bool = False) -> None:
@@ -357,6 +418,10 @@ class Actions:
 
     def _record(self, kind: str, reason: str, data: Mapping[str, Any]) -> None:
         self._broker.audit(kind, self.author, self.reason(reason), dict(data))
+
+
+def _ended_badly(job: Job[Any] | None) -> TypeGuard[Job[Any]]:
+    return job is not None and job.state in {State.FAILED, State.CANCELLED}
 
 
 def check_role(operation: str, person: Person) -> None:

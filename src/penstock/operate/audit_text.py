@@ -104,17 +104,38 @@ def _schedule(entry: AuditEntry) -> AuditSentence:
     return AuditSentence(_SCHEDULES[entry.says["says"]], f"schedule {name}", "", ("schedule", name))
 
 
+def _queue(entry: AuditEntry) -> AuditSentence:
+    says, queue = str(entry.says["says"]), str(entry.says["queue"])
+    options = entry.says.get("options", {})
+    more = ", ".join(f"{name}={value}" for name, value in options.items())
+    return AuditSentence(
+        {"set": "set options of", "reset": "reset options of"}.get(says, says),
+        f"queue {queue}",
+        f"({more})" if more and says == "set" else "",
+        ("queue", queue),
+    )
+
+
+def _subscription(entry: AuditEntry) -> AuditSentence:
+    return AuditSentence(entry.says["says"], f"subscription {entry.says['subscription']}")
+
+
 def _lake(entry: AuditEntry) -> AuditSentence:
     says = entry.says
     rows = says.get("rows")
     more = f"({rows:,} rows)" if isinstance(rows, int) else ""
-    return AuditSentence(_LAKES[says["says"]], f"lake {says.get('place') or says['lake']}", more)
+    did = "deleted rows of" if entry.kind == "forget_rows" else _LAKES[says["says"]]
+    return AuditSentence(did, f"lake {says.get('place') or says['lake']}", more)
 
 
 def _enqueued(entry: AuditEntry) -> AuditSentence:
     says = entry.says
     if "replay" in says:
         return AuditSentence("replayed", str(says["replay"]), _jobs(says.get("jobs")))
+    if "from" in says:
+        return AuditSentence("imported", _counted(says.get("jobs")), f"from {says['from']}")
+    if "topic" in says:
+        return AuditSentence("published", f"topic {says['topic']}", _jobs(says.get("jobs")))
     what = " in ".join(word for word in (entry.task, entry.queue) if word)
     if entry.job is not None:
         other = says.get("copy_of")
@@ -171,7 +192,10 @@ _SENTENCES = {
     "flow": _flow,
     "rule": _rule,
     "schedule": _schedule,
+    "queue": _queue,
+    "subscription": _subscription,
     "lake": _lake,
+    "forget_rows": _lake,
 }
 
 

@@ -77,8 +77,8 @@ def examine_jobs(broker: Broker, known: Mapping[str, int] | None = None) -> list
         findings.append(_clock(broker))
         counts, workers = broker.count(), broker.workers()
         findings += _workers(workers, counts, broker.clock.now())
-        findings += _unknown_tasks(workers, counts, known)
-        findings += _rules(broker, counts)
+        findings += task_findings(workers, counts, known)
+        findings += rule_findings(broker.records(Rule), counts, broker.clock.now())
         findings += _schedules(broker)
         findings += _lakes(broker)
         findings.append(_failed(counts))
@@ -162,7 +162,7 @@ def _clock(broker: Broker) -> Finding:
 
 def _workers(workers: Sequence[WorkerRow], counts: Sequence[Count], now: float) -> list[Finding]:
     alive = [row for row in workers if row.alive and row.queues != ()]
-    detached = [row for row in workers if row.alive and row.queues == ()]
+    detached = [row for row in workers if row.state == "detached"]
     lapsed = [row for row in workers if not row.alive]
     ready = sum(count.ready for count in counts)
     findings: list[Finding] = []
@@ -195,9 +195,10 @@ def _workers(workers: Sequence[WorkerRow], counts: Sequence[Count], now: float) 
     return findings
 
 
-def _unknown_tasks(
+def task_findings(
     workers: Sequence[WorkerRow], counts: Sequence[Count], own: Mapping[str, int] | None
 ) -> list[Finding]:
+    """Queued tasks that no live worker knows."""
     alive = [row for row in workers if row.alive]
     known = {name for row in alive for name in row.tasks} | set(own or {})
     taken = {(row.app, name) for row in alive for name in row.tasks}
@@ -223,10 +224,10 @@ def _unknown_tasks(
     return findings or [Finding("tasks", Colour.GREEN, "every queued task is known to a worker")]
 
 
-def _rules(broker: Broker, counts: Sequence[Count]) -> list[Finding]:
-    now = broker.clock.now()
+def rule_findings(rules: Sequence[Rule], counts: Sequence[Count], now: float) -> list[Finding]:
+    """What each rule holds back, and the command that removes it."""
     findings: list[Finding] = []
-    for rule in broker.records(Rule):
+    for rule in rules:
         if rule.kind == "order":
             continue  # an order delays jobs but stops none, and programs set it themselves
         limit = rule.kind == "limit"

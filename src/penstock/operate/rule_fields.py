@@ -35,6 +35,7 @@ class RuleFields(TypedDict, total=False):
     version: int | str | None
     tag: str | Mapping[str, str] | None  # NAME=VALUE, or one name with its value
     key: str | None
+    all_: bool  # everything: no other target
     running: int | str | None
     rate: str | None
     per_key: bool
@@ -91,6 +92,8 @@ def parse_rule_to_clear(kind: RuleKind, **fields: Unpack[RuleFields]) -> Rule:
 
 def undo_command(rule: Rule, program: str = "penstock") -> str:
     """The command that removes the rule."""
+    if rule.freezes:
+        return f"{program} freeze --off"
     command, _, off = CLEAR_OPERATIONS[rule.kind].partition("_")
     flag = ["--off"] if off else ["--admin"] if rule.kind is RuleKind.BLOCK else []
     return " ".join([program, command, *rule.words, *flag])
@@ -98,6 +101,12 @@ def undo_command(rule: Rule, program: str = "penstock") -> str:
 
 def _check_named(verb: str, kind: RuleKind, fields: RuleFields) -> None:
     given = [fields.get(name) for name in ("queue", "task", "version", "tag", "key")]
+    if fields.get("all_"):
+        if kind not in {RuleKind.PAUSE, RuleKind.BLOCK}:
+            raise Refused(f"{verb} everything? Only a pause and a block can be of everything")
+        if any(value not in (None, "", {}) for value in given):
+            raise Refused(f"{verb} everything: name nothing else")
+        return
     if all(value is None or value in ("", {}) for value in given):
         which = "a queue, a task, a version, a tag or a key"
         if kind is RuleKind.LIMIT:

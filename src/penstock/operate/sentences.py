@@ -72,7 +72,7 @@ def secrets_gone_text(job_id: str, names: Sequence[str]) -> str:
     """A retry left this job as it is: secrets_gone."""
     options = " ".join(f"--secret {name}" for name in names)
     return (
-        f"{job_id} was not changed (secrets_gone). Its secrets were deleted when it ended. "
+        f"{job_id} was not changed (secrets_gone). Its secrets are not stored any more. "
         f"`penstock retry {job_id} {options}` asks for them and runs it again."
     )
 
@@ -81,11 +81,8 @@ def secrets_gone_count(number: int) -> str:
     """How many jobs a retry left as they are, after what it did; nothing if none."""
     if not number:
         return ""
-    their = "its secrets were deleted when it" if number == 1 else "their secrets were deleted when"
-    ended = "ended" if number == 1 else "they ended"
-    return (
-        f"; {jobs_text(number)} left as {'it is' if number == 1 else 'they are'}: {their} {ended}"
-    )
+    left, their = ("it is", "its") if number == 1 else ("they are", "their")
+    return f"; {jobs_text(number)} left as {left}: {their} secrets are not stored any more"
 
 
 def flow_acted_text(verb: BulkVerb, flow: str, done: Collection[str]) -> str:
@@ -113,6 +110,18 @@ def signal_text(name: str, ended: Collection[str]) -> str:
             "`penstock find task:penstock:wait_for state:waiting` lists the jobs that wait"
         )
     return f"{jobs_text(len(ended))} waited for the signal {name!r} and ended with its value:"
+
+
+def published_text(topic: str, jobs: int, *, dry_run: bool) -> str:
+    if not jobs:
+        return f"nobody subscribed to {topic}: `penstock topics` lists the subscriptions"
+    return f"{topic}: {jobs_text(jobs)} {'would be stored' if dry_run else 'stored'}"
+
+
+def unsubscribed_text(name: str, *, removed: bool) -> str:
+    if not removed:
+        return f"there is no subscription {name}: `penstock topics` lists them"
+    return f"subscription {name} is removed; a program that has it in its code stores it again"
 
 
 SCHEDULE_TEXTS = {

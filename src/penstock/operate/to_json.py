@@ -6,7 +6,7 @@ body of a job that has not run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypedDict, cast
 
@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.broker.views import Event
 from penstock.enqueue.secrets import redact
+from penstock.errors import Refused
 from penstock.job import Job, State, Unique
 from penstock.operate.time_text import time_text
 from penstock.rules.rule import Rule, RuleKind
@@ -86,6 +87,7 @@ class RateJson(TypedDict):
 class RuleJson(TypedDict):
     """A rule."""
 
+    id: str
     kind: RuleKind
     queue: str | None
     task: str | None
@@ -100,6 +102,14 @@ class RuleJson(TypedDict):
     rate: RateJson | None
     per_key: bool
     policy: str | None
+
+
+def chosen_fields(job: Job[Any], fields: Collection[str] | None) -> dict[str, Any]:
+    """Some fields of a job, by the names that `job_json` has; None: all of them."""
+    whole = cast("dict[str, Any]", job_json(job))
+    if unknown := [name for name in fields or () if name not in whole]:
+        raise Refused(f"a job has no field {unknown[0][:60]!r}; there are {', '.join(whole)}")
+    return whole if fields is None else {name: whole[name] for name in fields}
 
 
 def iso(at: float | None) -> str | None:
@@ -209,6 +219,7 @@ def event_json(event: Event) -> EventJson:
 def rule_json(rule: Rule) -> RuleJson:
     """A rule for programs."""
     return {
+        "id": rule.id,
         "kind": rule.kind,
         "queue": rule.queue,
         "task": rule.task,

@@ -23,7 +23,7 @@ from penstock.rules.rule import Rule, RuleKind, rule_over_job
 from penstock.run.error_text import headline
 
 
-class Held(NamedTuple):
+class FullLimit(NamedTuple):
     """The limit that keeps a job from starting, and its present usage."""
 
     rule: Rule
@@ -32,16 +32,16 @@ class Held(NamedTuple):
     free_in: float | None  # seconds until more may start; None: when one of them ends
 
 
-def held_by(
+def full_limit(
     limits: Limits, job: Job[Any], holders: Callable[[Rule, str | None], Mapping[str, int]]
-) -> Held | None:
+) -> FullLimit | None:
     """The limit that keeps this job from starting now, if one does."""
     if job.state is not State.READY:
         return None
     for key in (None,) if job.key is None else (None, job.key):
         room = limits.room(job.lane, 1, key)
         if room.jobs <= 0 and room.rule is not None:
-            return Held(room.rule, key, holders(room.rule, key), room.free_in)
+            return FullLimit(room.rule, key, holders(room.rule, key), room.free_in)
     return None
 
 
@@ -53,7 +53,7 @@ def explain(  # noqa: PLR0917  nine facts, in the order in which a store gathers
     workers: Sequence[WorkerRow],
     ahead: int | None,
     needs: Sequence[NodeRow] = (),
-    held: Held | None = None,
+    full: FullLimit | None = None,
     behind: Job[Any] | None = None,
 ) -> Why:
     """The first cause that applies; `ahead` is the number of due jobs of its lane before it.
@@ -73,8 +73,8 @@ def explain(  # noqa: PLR0917  nine facts, in the order in which a store gathers
         return Why(job_id, job.state, "signal", _awaiting(job, now))
     if job.state is State.WAITING:
         return Why(job_id, job.state, "needs", _waiting(needs))
-    cause, sentence = _cause(job, now, rules, workers, ahead, held, behind)
-    return Why(job_id, job.state, cause, sentence)
+    cause, sentence = _cause(job, now, rules, workers, ahead, full, behind)
+    return Why(job_id, job.state, cause, sentence, ahead if job.state is State.READY else None)
 
 
 def _cause(  # noqa: PLR0917  as explain
@@ -83,12 +83,12 @@ def _cause(  # noqa: PLR0917  as explain
     rules: Sequence[Rule],
     workers: Sequence[WorkerRow],
     ahead: int | None,
-    held: Held | None,
+    full: FullLimit | None,
     behind: Job[Any] | None,
 ) -> tuple[str, str]:
     match job.state:
         case State.SUCCEEDED | State.FAILED | State.CANCELLED:
-            return "ended", _ended(job)
+            return "ended", _ended(job, now)
         case State.RUNNING:
             return "running", _running(job, now, workers)
         case _:
@@ -96,20 +96,20 @@ def _cause(  # noqa: PLR0917  as explain
                 _held_back(job, now, rules)
                 or _not_taken(job, workers)
                 or (behind and _ordered(behind, now))
-                or (held and _limited(held, now))
+                or (full and _limited(full, now))
                 or _next(ahead)
             )
 
 
-def _ended(job: Job[Any]) -> str:
+def _ended(job: Job[Any], now: float) -> str:
     at = "" if job.ended_at is None else f" at {time_text(job.ended_at)}"
     if job.state is State.SUCCEEDED:
         return f"It succeeded{at}."
     again = f"`penstock retry {job.id}` runs it again."
-    if gone := gone_secrets(job.body):
+    if gone := gone_secrets(job.body, now):
         options = " ".join(f"--secret {name}" for name in gone)
         again = (
-            "Its secrets were deleted when it ended: "
+            "Its secrets are not stored any more: "
             f"`penstock retry {job.id} {options}` asks for them and runs it again."
         )
     if job.state is State.CANCELLED:
@@ -224,8 +224,11 @@ def _ruled(rule: Rule) -> str:
     author = f" by {rule.author}" if rule.author else ""
     until = "" if rule.until is None else f" until {time_text(rule.until)}"
     reason = f": {rule.reason!r}" if rule.reason else ""
+    held = "blocked" if block else "paused"
+    if rule.freezes:
+        target, held = "The store", "frozen"
     return (
-        f"{target} is {'blocked' if block else 'paused'}{author} since {time_text(rule.created_at)}"
+        f"{target} is {held}{author} since {time_text(rule.created_at)}"
         f"{until}{reason}. `{undo_command(rule)}` lets it run."
     )
 
@@ -247,23 +250,23 @@ def _ordered(behind: Job[Any], now: float) -> tuple[str, str]:
     return "order", f"It waits behind {first}, which is ready and comes first."
 
 
-def _limited(held: Held, now: float) -> tuple[str, str]:
-    rule = held.rule
+def _limited(full: FullLimit, now: float) -> tuple[str, str]:
+    rule = full.rule
     target = rule.target[0].upper() + rule.target[1:]
     author = f" by {rule.author}" if rule.author else ""
     until = "" if rule.until is None else f" until {time_text(rule.until)}"
     reason = f" ({rule.reason!r})" if rule.reason else ""
-    key = "" if held.key is None else f" for the key {held.key!r}"
-    number = sum(held.running.values())
-    most = sorted(held.running.items(), key=lambda worker: (-worker[1], worker[0]))
+    key = "" if full.key is None else f" for the key {full.key!r}"
+    number = sum(full.running.values())
+    most = sorted(full.running.items(), key=lambda worker: (-worker[1], worker[0]))
     places = ", ".join(f"{jobs:,} on {worker}" for worker, jobs in most[:3])
     more = f" and {len(most) - 3} more workers" if len(most) > 3 else ""
     runs = f"{number:,} {'runs' if number == 1 else 'run'} now{key}"
     runs += f" ({places}{more})" if most else ""
-    if held.free_in is None:
+    if full.free_in is None:
         free = "the next may start when one of them has ended"
     else:
-        free = f"the next may start in {held.free_in:.1f} s ({time_text(now + held.free_in)})"
+        free = f"the next may start in {full.free_in:.1f} s ({time_text(now + full.free_in)})"
     return "limit", (
         f"{target} is limited to {rule.bound}{author} since {time_text(rule.created_at)}{until}"
         f"{reason}: {runs}, {free}."

@@ -20,6 +20,7 @@ from penstock.errors import Refused
 if TYPE_CHECKING:
     from penstock.app.app import App
     from penstock.broker.protocol import Broker
+    from penstock.operate.alert_watch import AlertWatch
     from penstock.web.access import Access
     from penstock.web.site import Dashboard
     from penstock.web.store_opening import StoreOpening
@@ -39,6 +40,7 @@ def dashboard(
     url: str | None = None,
     lake: Path | None = None,
     metrics: bool = False,
+    alerts: AlertWatch | None = None,
 ) -> Dashboard:
     """The dashboard of a store, as an ASGI application.
 
@@ -48,7 +50,8 @@ def dashboard(
     it; not needed below a mount. `read_only` limits everybody to the role view; `hide_arguments`
     hides arguments and results from everybody. `where` is the store's name on the pages. `url` lets
     the doctor examine the store from outside; an App's is known. `lake` is a folder whose last
-    report is shown. `metrics` serves /metrics for Prometheus (extra `metrics`).
+    report is shown. `metrics` serves /metrics for Prometheus (extra `metrics`). `alerts` are shown
+    on the page Health; whoever made them starts and closes them.
     """
     need_web()
     from penstock.web.site import Dashboard
@@ -64,6 +67,7 @@ def dashboard(
         url=url,
         lake=lake,
         metrics=metrics,
+        alerts=alerts,
     )
 
 

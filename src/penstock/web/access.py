@@ -6,30 +6,23 @@ known to this process alone: it ends with the process.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
-import math
-import os
 import re
 import secrets
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 import msgspec
 from starlette.requests import Request
 
-from penstock.app.private_files import open_regular
+from penstock.app.token_text import HASHED, hash_in, hash_token, read_token_file
 from penstock.errors import Refused
 from penstock.operate.roles import Person, Role
 
 SESSION_SECONDS = 12 * 3600.0
 MOST_SESSIONS = 20  # of one person: more end that person's oldest, and nobody else's
 TICKET_SECONDS = 60.0
-SHORTEST_TOKEN = 32
-_LEAST_BITS = 90.0
-_HASHED = "sha256="
 _ENTRY = re.compile(r"(?P<name>[^:,\s][^:,]*):(?P<role>\w+):(?P<secret>\S+)")
 
 
@@ -46,13 +39,13 @@ class Token(msgspec.Struct, frozen=True):
     @property
     def line(self) -> str:
         """The token as a line of a token file."""
-        return f"{self.name}:{self.role}:{_HASHED}{self.hashed.hex()}"
+        return f"{self.name}:{self.role}:{HASHED}{self.hashed.hex()}"
 
 
 def new_token(name: str, role: Role = Role.ADMIN) -> tuple[Token, str]:
     """A new token and its text, which is not kept anywhere."""
     text = secrets.token_urlsafe(32)
-    return Token(name, role, _hash(text)), text
+    return Token(name, role, hash_token(text)), text
 
 
 def parse_tokens(text: str, where: str) -> list[Token]:
@@ -75,7 +68,7 @@ def parse_tokens(text: str, where: str) -> list[Token]:
                 f"{where}: {match['name']} has the role {match['role']!r}; there are view, operate "
                 "and admin"
             )
-        tokens.append(Token(match["name"], role, _hash_in(match["secret"], match["name"], where)))
+        tokens.append(Token(match["name"], role, hash_in(match["secret"], match["name"], where)))
     if not tokens:
         raise Refused(f"{where} has no token: write name:role:token")
     return tokens
@@ -86,60 +79,8 @@ def read_tokens(file: Path, *, follow: bool = True) -> list[Token]:
 
     `follow`: allow a symbolic link, for a file that the operator named.
     """
-    try:
-        named: int | Path = file if follow else open_regular(file, os.O_RDONLY, single=True)
-        with open(named, encoding="utf-8") as opened:  # noqa: PTH123  it may be a descriptor
-            # Of the open file: the name may lead to another one by now.
-            check_private(file, os.fstat(opened.fileno()), os.geteuid())
-            text = opened.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{file} cannot be read: {error}") from error
+    text = read_token_file(file, follow=follow)
     return parse_tokens(text, str(file))
-
-
-def check_private(file: Path, status: os.stat_result, user: int) -> None:
-    """Refuse a file that others can read, or that another user owns."""
-    if status.st_mode & 0o077:
-        raise Refused(f"{file} can be read by others: chmod 600 {file}")
-    if status.st_uid not in {user, 0}:
-        raise Refused(
-            f"{file} belongs to the user {status.st_uid}, who could let anybody in: remove it, or "
-            "name a file of your own with --token-file"
-        )
-
-
-def _hash_in(secret: str, name: str, where: str) -> bytes:
-    if secret.startswith(_HASHED):
-        try:
-            hashed = bytes.fromhex(secret.removeprefix(_HASHED))
-        except ValueError:
-            hashed = b""
-        if len(hashed) != 32:
-            raise Refused(f"{where}: {name}: sha256= is followed by 64 hexadecimal digits")
-        return hashed
-    check_strength(secret, f"{where}: the token of {name}")
-    return _hash(secret)
-
-
-def check_strength(token: str, what: str) -> None:
-    """Refuse a token that could be guessed: one that is short, or in which little changes.
-
-    A sentence of words passes, and so does the hash of a weak token: nobody can tell those from
-    strong ones. `new_token` has 256 random bits.
-    """
-    counts = Counter(token)
-    each = -sum(n / len(token) * math.log2(n / len(token)) for n in counts.values())
-    # A text that was written several times is as strong as once.
-    period = (token + token).find(token, 1)
-    if len(token) < SHORTEST_TOKEN or each * period < _LEAST_BITS:
-        raise Refused(
-            f"{what} is weak: take {SHORTEST_TOKEN} random characters or more, as `openssl rand "
-            "-hex 32` prints"
-        )
-
-
-def _hash(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 class Tokens:
@@ -163,7 +104,7 @@ class Tokens:
 
     def person_with(self, text: str) -> Person | None:
         """The person with this token; in constant time, whether or not there is one."""
-        hashed, found = _hash(text), None
+        hashed, found = hash_token(text), None
         for token in self._tokens:
             if hmac.compare_digest(token.hashed, hashed):
                 found = Person(token.name, token.role)
@@ -173,14 +114,14 @@ class Tokens:
         """A one-time text, valid for a minute, to put into an address in place of the token."""
         text = secrets.token_urlsafe(32)
         until = self._clock() + TICKET_SECONDS
-        self._tickets[_hash(text)] = (Person(token.name, token.role), until)
+        self._tickets[hash_token(text)] = (Person(token.name, token.role), until)
         return text
 
     def person_with_ticket_or_token(self, text: str, *, use: bool = True) -> Person | None:
         """The person with this token, or with this ticket, which is void once it is used."""
-        person, until = self._tickets.get(_hash(text), (None, 0.0))
+        person, until = self._tickets.get(hash_token(text), (None, 0.0))
         if use:
-            self._tickets.pop(_hash(text), None)
+            self._tickets.pop(hash_token(text), None)
         return person if until > self._clock() else self.person_with(text)
 
     def start_session(self, person: Person) -> str:
@@ -192,16 +133,16 @@ class Tokens:
         own = [session for session, (who, _) in self._sessions.items() if who.name == person.name]
         for session in own[: max(0, len(own) - MOST_SESSIONS + 1)]:
             del self._sessions[session]
-        self._sessions[_hash(text)] = (person, now + SESSION_SECONDS)
+        self._sessions[hash_token(text)] = (person, now + SESSION_SECONDS)
         return text
 
     def end_session(self, request: Request) -> None:
         """End the session of this request."""
-        self._sessions.pop(_hash(request.cookies.get(cookie_name(request), "")), None)
+        self._sessions.pop(hash_token(request.cookies.get(cookie_name(request), "")), None)
 
     def _in_session(self, text: str) -> Person | None:
         # Looked up by its hash: how long that takes says nothing about the text.
-        person, until = self._sessions.get(_hash(text), (None, 0.0))
+        person, until = self._sessions.get(hash_token(text), (None, 0.0))
         return person if until > self._clock() else None
 
 

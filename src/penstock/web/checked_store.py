@@ -18,6 +18,7 @@ from penstock.broker.gauge import Gauge, last_gauges
 from penstock.broker.lake_mark import Mark
 from penstock.broker.position import Position
 from penstock.broker.protocol import Broker
+from penstock.broker.queue_options import QueueOptions
 from penstock.broker.views import Count, Event, Note, Page, Why, WorkerRow
 from penstock.enqueue.ids import parse_id
 from penstock.enqueue.secrets import HIDDEN, redact, without_arguments
@@ -29,12 +30,16 @@ from penstock.operate.actions import Actions
 from penstock.operate.audit import MOST_LOOKED, AuditPage, AuditQuery, read_audit
 from penstock.operate.backfill_status import BackfillStatus, backfilled_tasks, read_backfill
 from penstock.operate.doctor import Finding, examine, examine_jobs, promise_of
+from penstock.operate.queue_settings import options_of_queues
 from penstock.operate.roles import OPERATIONS, Person, Role, needs
+from penstock.operate.trends import Trend, TrendFilter, read_trend
+from penstock.operate.why_named import why_named
 from penstock.rules.rule import Rule
 from penstock.schedules.schedule import Schedule
 from penstock.web.count_cache import CountCache
 
 MOST_IDS = 1000
+MOST_LISTED = 100  # in the address of a read
 MOST_COUNTED = 5000  # jobs that a rule is tried on one by one
 
 
@@ -79,6 +84,14 @@ class CheckedStore(Actions):
         return None if job is None else self._shown(job)
 
     @needs(Role.VIEW)
+    def get_many(self, ids: Sequence[str]) -> dict[str, Job[Any]]:
+        """The jobs of these ids that are known."""
+        if len(ids) > MOST_LISTED:
+            raise Refused(f"{len(ids):,} ids: at most {MOST_LISTED:,} in one call")
+        found = self._broker.get_many([parse_id(id) for id in ids])
+        return {id: self._shown(job) for id, job in found.items()}
+
+    @needs(Role.VIEW)
     def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
         """Jobs that match."""
         by_argument = filter.args or (filter.exclude is not None and filter.exclude.args)
@@ -90,6 +103,16 @@ class CheckedStore(Actions):
     @needs(Role.VIEW)
     def count(self) -> list[Count]:
         return self.count_cache.get(self._broker.count)
+
+    @needs(Role.VIEW)
+    def queue_options(self, queue: str | None = None) -> list[QueueOptions]:
+        """The options of every queue, or of those of this name."""
+        return options_of_queues(self._broker, queue)
+
+    @needs(Role.VIEW)
+    def queue_bytes(self) -> Mapping[str, int]:
+        """About how much memory the jobs of each queue take; empty where they are on a disk."""
+        return self._broker.traits.queue_bytes()
 
     @needs(Role.VIEW)
     def history(
@@ -137,6 +160,11 @@ class CheckedStore(Actions):
         return last_gauges(self._broker.history(None, limit, kind="gauge"))
 
     @needs(Role.VIEW)
+    def trend(self, over: str, only: TrendFilter) -> Trend:
+        """Rates, waits, runs and depth over a range, up to now."""
+        return read_trend(self._broker.history, self.now, over, only)
+
+    @needs(Role.VIEW)
     def notes(self, id: str, kind: str | None = None) -> list[Note]:
         notes = self._broker.notes(parse_id(id), kind)
         if not self.hide_arguments:
@@ -146,6 +174,11 @@ class CheckedStore(Actions):
     @needs(Role.VIEW)
     def why(self, id: str) -> Why:
         return self._broker.why(parse_id(id))
+
+    @needs(Role.VIEW)
+    def why_named(self, target: str) -> tuple[str, list[Finding]]:
+        """The findings about a queue, a task, a worker, a flow or a schedule."""
+        return why_named(self._broker, target)
 
     @needs(Role.VIEW)
     def rules(self) -> list[Rule]:

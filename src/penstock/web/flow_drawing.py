@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+from unicodedata import east_asian_width
 
 from penstock.flows.flow import NodeRow, levels_of
 
@@ -19,7 +20,8 @@ EDGE = 14  # around all of them
 COLUMNS = 8
 ROWS = 12
 MOST_LINES = 400
-MOST_CHARACTERS = 23  # of a name in a box
+MOST_CELLS = 21  # of a name in a box; a Chinese character takes two
+MOST_COUNTED = 16  # characters of a count, beside the state
 
 
 class Box(NamedTuple):
@@ -113,7 +115,26 @@ def slowest(times: Mapping[str, float]) -> str | None:
 
 def short(name: str) -> str:
     """A name that fits a box; the end of a task's name says most."""
-    return name if len(name) <= MOST_CHARACTERS else f"…{name[1 - MOST_CHARACTERS :]}"
+    if _cells(name) <= MOST_CELLS:
+        return name
+    while _cells(name) >= MOST_CELLS:
+        name = name[1:]
+    return f"…{name}"
+
+
+def _cells(name: str) -> int:
+    return sum(2 if east_asian_width(sign) in "WF" else 1 for sign in name)
+
+
+def count_text(node: NodeRow, state: str) -> str:
+    """The count beside the state: of a failed map the jobs that failed, else those that ended."""
+    if node.jobs <= 1:
+        return ""
+    if state in {"failed", "cancelled"}:
+        return f"{node.bad:,} of {node.jobs:,}"
+    ended = f"{node.jobs - node.jobs_left:,} of {node.jobs:,}"
+    failed = f"{ended}, {node.bad:,} bad"
+    return failed if node.bad and len(failed) <= MOST_COUNTED else ended
 
 
 def _most_important(column: Sequence[NodeRow]) -> list[NodeRow]:

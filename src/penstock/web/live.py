@@ -35,7 +35,10 @@ MOST_OF_A_LOGIN = 8
 MOST_BEHIND = 5
 MOST_ROWS = 2000
 MOST_QUEUES = 50
+MOST_RULES = 100
+MOST_SECONDS_BEHIND = 5.0  # since the last read; then it is a gap
 _REMEMBERED = 300
+_SHORTEST = 0.05  # seconds
 _END = b""
 
 
@@ -55,10 +58,12 @@ class Tick(msgspec.Struct):
     alive: int = 0
     succeeded: int = 0
     failed: int = 0
+    seconds: float | None = None  # in which those ended; None: nothing is known of that time
     wait: float | None = None  # seconds from due to started, on average
     took: float | None = None
-    more: bool = False  # more ended than were read
+    more: bool = False  # more ended than were read: `seconds` is what the rows cover
     error: str | None = None
+    rules: list[str] = []  # that are in force: "pause queue mail"
 
 
 EventQueue = asyncio.Queue[bytes]
@@ -72,6 +77,7 @@ class Live:
         self._streams: dict[EventQueue, str] = {}  # with the name of who watches
         self._past: deque[Tick] = deque(maxlen=_REMEMBERED)
         self._position: Position | None = None
+        self._read_at: float | None = None  # what ended before is told, or is no news any more
         self._ticking: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = False
@@ -154,20 +160,29 @@ class Live:
             count_cache=self._site.count_cache,
         )
         now, queues = store.now, by_queue(store.count())
+        since = self._read_at
+        if since is None or not 0 <= now - since <= MOST_SECONDS_BEHIND:
+            # Nobody watched: what ended meanwhile did not end in this second.
+            self._position, since = None, None
         if self._position is None:
             self._position = newest_position(store)
+        self._read_at = now
         try:
             rows = store.history(self._position, MOST_ROWS)
         except Refused:
             # The store was replaced, perhaps by an older copy: its history is shorter.
-            rows = []
+            rows, since = [], None
             self._position = newest_position(store)
         full = len(rows) == MOST_ROWS
         if rows:
             # Live means now: what was too much for one second is skipped.
             self._position = newest_position(store) if full else rows[-1].position
         alive = sum(row.alive for row in store.workers() if row.queues != ())
-        return tick_of(now, queues, rows, alive=alive, more=full)
+        until = rows[-1].at if full else now
+        seconds = None if since is None else max(until - since, _SHORTEST)
+        tick = tick_of(now, queues, rows, alive=alive, more=full, seconds=seconds)
+        tick.rules = [f"{rule.kind} {rule.target}" for rule in store.rules()[:MOST_RULES]]
+        return tick
 
 
 class _EventStream(StreamingResponse):
@@ -192,7 +207,13 @@ def newest_position(store: CheckedStore) -> Position:
 
 
 def tick_of(
-    now: float, queues: Sequence[Count], rows: Sequence[Event], *, alive: int, more: bool
+    now: float,
+    queues: Sequence[Count],
+    rows: Sequence[Event],
+    *,
+    alive: int,
+    more: bool,
+    seconds: float | None,
 ) -> Tick:
     """The tick of one second."""
     ended = [row for row in rows if row.kind == "attempt" and row.started_at is not None]
@@ -210,6 +231,7 @@ def tick_of(
             for each in fullest_first(queues)[:MOST_QUEUES]
         ],
         alive=alive,
+        seconds=seconds,
         succeeded=sum(row.state == "succeeded" for row in ended),
         failed=sum(row.state != "succeeded" for row in ended),
         wait=sum(waits) / len(waits) if waits else None,

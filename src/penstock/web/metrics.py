@@ -23,7 +23,7 @@ from penstock.broker.position import Position
 from penstock.broker.views import PLACES, Count, Event, WorkerRow, by_task
 from penstock.errors import Refused
 from penstock.job import State
-from penstock.operate.recent_stats import LAPSED, run_seconds, wait_seconds
+from penstock.operate.attempt_times import LAPSED, run_seconds, wait_seconds
 from penstock.operate.refusals import NotFound
 from penstock.web.checked_store import CheckedStore
 from penstock.web.live import newest_position
@@ -262,6 +262,6 @@ def _workers(workers: Sequence[WorkerRow]) -> Any:
 
     family = GaugeMetricFamily("penstock_workers", "Workers.", labels=["state"])
     found = Counter(row.state for row in workers)
-    for state in ("busy", "idle", "detached", "lapsed"):
+    for state in ("busy", "idle", "detached", "manager", "lapsed"):
         family.add_metric([state], found[state])
     return family

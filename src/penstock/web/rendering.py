@@ -18,6 +18,7 @@ from penstock.operate.time_text import duration_text, relative_time, time_text
 from penstock.operate.to_json import call_text, iso
 from penstock.rules.rule import Rule
 from penstock.run.error_text import headline
+from penstock.web.flow_drawing import count_text
 
 _FOLDER = Path(__file__).parent / "templates"
 
@@ -49,6 +50,7 @@ def environment() -> jinja2.Environment:
         "time_text": time_text,
         "Role": Role,
         "undo_path": _undo_path,
+        "count_text": count_text,
     }
     made.globals.update(shared)  # pyright: ignore[reportArgumentType, reportCallIssue]
     return made

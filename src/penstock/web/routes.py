@@ -14,6 +14,7 @@ from penstock.web import live, metrics
 from penstock.web.pages import (
     audit,
     backfills,
+    enqueue,
     flows,
     health,
     job,
@@ -36,6 +37,12 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/", "overview", overview.show, Role.VIEW, nav="Overview"),
     Route("GET", "/jobs", "jobs", jobs.show, Role.VIEW, nav="Jobs"),
     Route("GET", "/jobs/suggestions", "suggestions", suggestions.show, Role.VIEW),
+    *(
+        form_route(verb, f"/jobs/chosen/{verb}", f"{verb} chosen jobs", jobs.action(verb))
+        for verb in BULK_VERBS
+    ),
+    Route("GET", "/jobs/new", "enqueue form", enqueue.show, Role.OPERATE),
+    form_route("enqueue", "/jobs/new", "enqueue job", enqueue.send),
     Route("GET", "/jobs/{id}", "job", job.show, Role.VIEW),
     *(
         form_route(verb, f"/jobs/{{id}}/{verb}", f"{verb} job", job.action(verb))
@@ -54,6 +61,8 @@ ROUTES: tuple[Route, ...] = (
     # Queues and rules
     Route("GET", "/queues", "queues page", queues.show, Role.VIEW, nav="Queues"),
     Route("GET", "/queues/one", "queue page", queues.one, Role.VIEW),
+    form_route("set_queue", "/queues/set", "set queue form", queues.set_options),
+    form_route("reset_queue", "/queues/reset", "reset queue form", queues.reset),
     Route("GET", "/rules", "rules page", rules.show, Role.VIEW),
     Route("GET", "/rules/new", "rule form", rules.form, Role.VIEW),
     *(
@@ -98,6 +107,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/health", "health", health.show, Role.VIEW, nav="Health"),
     Route("GET", "/health/findings", "findings", health.findings, Role.VIEW),
     Route("POST", "/health", "examine", health.examine, Role.VIEW),
+    Route("POST", "/health/alert", "test alert", health.test_alert, Role.OPERATE),
     Route("GET", "/audit", "audit", audit.show, Role.VIEW, nav="Audit"),
     Route("GET", "/audit.csv", "audit as CSV", audit.table, Role.VIEW),
     Route("GET", "/audit.jsonl", "audit as JSON lines", audit.lines, Role.VIEW),

@@ -27,6 +27,7 @@ from penstock.broker.protocol import Broker
 from penstock.broker.read_budget import Share
 from penstock.errors import PenstockError, StoreUnreachable, UnknownOutcome
 from penstock.operate.actions import Actions
+from penstock.operate.alert_watch import AlertWatch
 from penstock.operate.refusals import Conflict, Forbidden, NotFound
 from penstock.operate.roles import Person, Role, forbidden
 from penstock.web.access import Access
@@ -112,6 +113,7 @@ class Dashboard:
         url: str | None = None,
         lake: Path | None = None,
         metrics: bool = False,
+        alerts: AlertWatch | None = None,
         routes: Sequence[Route] = ROUTES,
     ) -> None:
         self._opening = store if isinstance(store, StoreOpening) else None
@@ -123,6 +125,7 @@ class Dashboard:
         self._url = url
         self.lake = lake
         self.metrics = Metrics() if metrics else None
+        self.alerts = alerts
         self.doctor_runs = DoctorRuns()
         self.count_cache = CountCache()
         self._share = Share()

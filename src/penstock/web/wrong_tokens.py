@@ -1,7 +1,7 @@
 """Wrong tokens: each is counted, and answered late if there were several; a report a minute.
 
 Only wrong tokens wait. If an address or a name were locked out instead, anybody could keep others
-from logging in; a token is too long to be guessed at any speed (`access.check_strength`).
+from logging in; a token is too long to be guessed at any speed (`token_text.check_strength`).
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from penstock.flows.flow import FlowRow, levels_of
 from penstock.job import State
 from penstock.operate.bulk_actions import BULK_VERBS
 from penstock.operate.flow_progress import flow_progress
+from penstock.operate.job_view import spawner_of
 from penstock.operate.parse_input import parse_pairs
 from penstock.operate.refusals import Conflict, NotFound
 from penstock.operate.sentences import flow_acted_text, no_such_flow_text, secrets_gone_count
@@ -62,6 +63,7 @@ def one(request: WebRequest) -> Response:
         progress=flow_progress(flow),
         flow=flow,
         carried=flow.state if flow.state != b"{}" else None,
+        spawner=spawner_of(store, flow.id),
         drawing=drawing,
         states={box.node.id: look.state_of(box.node) for box in drawing.boxes},
         awaited=look.awaited,
@@ -128,6 +130,8 @@ def node(request: WebRequest) -> Response:
         examined=page.examined,
         after=after,
         arguments=False,
+        held={},
+        choosing=False,
         more=None
         if page.after is None
         else request.link(here, state=text or None, after=page.after),

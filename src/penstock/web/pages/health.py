@@ -1,4 +1,4 @@
-"""The page Health: what the store promises, and the doctor's findings.
+"""The page Health: what the store promises, the alerts, and the doctor's findings.
 
 The page loads the findings by itself. The doctor runs at most once a minute, however many people
 look, and when somebody asks for it.
@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from penstock.broker.values import RETENTION_SECONDS
 from penstock.broker.views import LEASE_SECONDS
+from penstock.errors import Refused
 from penstock.operate.doctor import Colour
 from penstock.web.request import WebRequest
 
@@ -29,7 +30,19 @@ def show(request: WebRequest) -> Response:
         relaxed=relaxed,
         lease=LEASE_SECONDS,
         retention=RETENTION_SECONDS,
+        alerts=[] if request.site.alerts is None else request.site.alerts.rows(),
+        tested=request.word("tested"),
+        fault=request.word("fault"),
     )
+
+
+def test_alert(request: WebRequest) -> Response:
+    """Send a test message of one alert; the page says whether it arrived."""
+    if request.site.alerts is None:
+        raise Refused("this dashboard watches no alerts: write them into penstock.toml")
+    name = request.form().get("name", "")
+    fault = request.site.alerts.test(name)
+    return request.go("/health", tested=name, fault=fault or None)
 
 
 def findings(request: WebRequest) -> Response:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from starlette.responses import Response
 
 from penstock.broker.views import Count, by_queue
-from penstock.operate.counts import COLUMNS, fullest_first
+from penstock.operate.counts import COLUMNS, fullest_first, size_text
+from penstock.operate.queue_settings import parse_option_words
 from penstock.operate.refusals import NotFound
 from penstock.rules.rule import Rule, RuleKind
 from penstock.web.request import WebRequest
@@ -47,6 +48,7 @@ def show(request: WebRequest) -> Response:
         queues=shown,
         all_queues=len(queues),
         oldest=_oldest(request),
+        sizes={name: size_text(size) for name, size in store.queue_bytes().items()},
         marks=_marks(rules, {each.queue for each in shown}),
         rules=rules[:MOST_RULES],
         all_rules=len(rules),
@@ -72,10 +74,26 @@ def one(request: WebRequest) -> Response:
         all_tasks=len(tasks),
         columns=COLUMNS,
         oldest=_oldest(request),
+        options=store.queue_options(name),
         rules=own,
         over=over,
         held={rule.kind for rule in own if _holds_whole_queue(rule)},
     )
+
+
+def set_options(request: WebRequest) -> Response:
+    form = request.form()
+    options = parse_option_words(form.get("options", "").split())
+    queue, app = form.get("queue", ""), form.get("app", "")
+    request.store.set_queue(queue, app, options, form.get("reason", ""))
+    return request.go("/queues/one", name=queue)
+
+
+def reset(request: WebRequest) -> Response:
+    form = request.form()
+    queue, app = form.get("queue", ""), form.get("app", "")
+    request.store.reset_queue(queue, app, (), form.get("reason", ""))
+    return request.go("/queues/one", name=queue)
 
 
 def _oldest(request: WebRequest) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The page Reports: recent statistics from the store, and the last report of the lake.
+"""The page Reports: trends from the store, and the last report of the lake.
 
 The lake's report is HTML made by Spark from untrusted names: it is served in a sandbox without
 scripts.
@@ -7,7 +7,6 @@ scripts.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -17,9 +16,10 @@ from starlette.responses import Response
 from penstock.app.private_files import open_below
 from penstock.broker.lake_mark import gap_text, place_of
 from penstock.errors import Refused
-from penstock.operate.recent_stats import QueueDepth, read_recent_stats
 from penstock.operate.refusals import NotFound
+from penstock.operate.trends import RANGES, Trend, parse_range
 from penstock.web.request import WebRequest
+from penstock.web.rest.reads import trend_filter
 
 REPORT = "penstock-report.html"
 MOST_TASKS = 50
@@ -39,7 +39,8 @@ class Chart(NamedTuple):
 
 
 def show(request: WebRequest) -> Response:
-    recent = read_recent_stats(request.store.history)
+    over, only = parse_range(request.word("over")).name, trend_filter(request)
+    trend = request.store.trend(over, only)
     lake = request.site.lake
     made_at = fault = None
     if lake is not None:
@@ -54,9 +55,11 @@ def show(request: WebRequest) -> Response:
         "reports.html",
         title="Reports",
         cli="penstock pipeline report" + (f" --lake {lake}" if lake is not None else ""),
-        recent=recent,
-        tasks=recent.tasks[:MOST_TASKS],
-        charts=_charts(recent.depths),
+        trend=trend,
+        ranges=RANGES,
+        only=only,
+        tasks=trend.tasks[:MOST_TASKS],
+        charts=_charts(trend) if trend.known else [],
         lakes=request.store.lakes(),
         place_of=place_of,
         gap_text=gap_text,
@@ -91,47 +94,69 @@ def _opened(lake: Path) -> BinaryIO:
     return page
 
 
-def _charts(depths: Sequence[QueueDepth]) -> list[Chart]:
-    if len(depths) < 2:
-        return []
-    standing = _chart(
-        "Jobs by state",
-        depths,
-        "jobs",
-        ("ready", "--ready", lambda each: each.ready),
-        ("held back", "--paused", lambda each: each.held),
-        ("running", "--running", lambda each: each.running),
-    )
-    failed = _chart(
-        "Failed jobs",
-        depths,
-        "jobs",
-        ("failed", "--failed", lambda each: each.failed),
-    )
-    oldest = _chart(
-        "Wait of the oldest due job",
-        depths,
-        "seconds",
-        ("oldest", "--accent", lambda each: each.oldest or 0.0),
-    )
-    return [standing, failed, oldest]
+def _charts(trend: Trend) -> list[Chart]:
+    """The charts of a range; one of which nothing is known is left out."""
+    charts = [
+        _chart(
+            trend,
+            "Ended attempts",
+            "a second",
+            ("succeeded", "--succeeded", trend.succeeded),
+            ("failed", "--failed", trend.failed),
+            ("runs again", "--running", trend.again),
+        ),
+        _chart(
+            trend,
+            "Wait until an attempt began",
+            "seconds",
+            ("average", "--accent", trend.wait),
+            ("median", "--ready", trend.wait_p50),
+            ("p95", "--paused", trend.wait_p95),
+        ),
+        _chart(
+            trend,
+            "Run time of attempts",
+            "seconds",
+            ("average", "--accent", trend.run),
+            ("median", "--ready", trend.run_p50),
+            ("p95", "--paused", trend.run_p95),
+        ),
+        _chart(
+            trend,
+            "Jobs by state, at most",
+            "jobs",
+            ("ready", "--ready", trend.ready),
+            ("running", "--running", trend.running),
+            ("held back", "--paused", trend.held),
+            ("failed", "--failed", trend.kept_failed),
+        ),
+        _chart(
+            trend, "Wait of the oldest due job", "seconds", ("oldest", "--accent", trend.oldest)
+        ),
+    ]
+    return [each for each in charts if each is not None]
 
 
 def _chart(
-    title: str,
-    depths: Sequence[QueueDepth],
-    unit: str,
-    *lines: tuple[str, str, Callable[[QueueDepth], float]],
-) -> Chart:
+    trend: Trend, title: str, unit: str, *lines: tuple[str, str, list[float | None]]
+) -> Chart | None:
+    lines = tuple(line for line in lines if any(value is not None for value in line[2]))
+    if not lines:
+        return None
     series = [
-        {"label": label, "colour": colour, "values": [value(each) for each in depths]}
-        for label, colour, value in lines
+        {"label": label, "colour": colour, "values": values} for label, colour, values in lines
     ]
     summary = (
-        f"{label}: {max(map(value, depths)):,.0f} at most, {value(depths[-1]):,.0f} at the end"
-        for label, _, value in lines
+        f"{label}: {max(value for value in values if value is not None):,.3g} at most"
+        for label, _, values in lines
     )
-    drawn = {"at": [each.at for each in depths], "unit": unit, "series": series}
+    drawn = {
+        "at": trend.at,
+        "unit": unit,
+        "step": trend.step,
+        "series": series,
+        "marks": [{"at": mark.at, "kind": mark.kind} for mark in trend.marks],
+    }
     return Chart(
         title, f"{title}, {unit}. {'; '.join(summary)}", msgspec.json.encode(drawn).decode()
     )

@@ -137,7 +137,8 @@ def _fields(given: Mapping[str, str], kind: RuleKind) -> RuleFields:
     if kind is RuleKind.LIMIT:
         limits: RuleFields = {"running": field("running"), "rate": field("rate")}
         return {**fields, **limits, "per_key": bool(field("per_key"))}
-    return {**fields, "version": field("version"), "tag": field("tag"), "key": field("key")}
+    fields = {**fields, "version": field("version"), "tag": field("tag"), "key": field("key")}
+    return {**fields, "all_": bool(field("all"))}
 
 
 def _command(rule: Rule | None, kind: RuleKind, given: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""The page Workers: each worker, the jobs it runs, and those that are alive but claim nothing."""
+"""The page Workers: workers and receivers, what they run, and who is alive but claims nothing."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from penstock.app.version import age_order, release
+from penstock.app.version import RELEASE, age_order
 from penstock.broker.filter import Filter
 from penstock.broker.views import WorkerRow
 from penstock.job import Job, State
-from penstock.operate.time_text import duration_text
+from penstock.operate.worker_health import worker_health
 from penstock.web.request import WebRequest
 
 MOST_WORKERS = 500
 MOST_HELD = 100  # running jobs that are shown, of all workers together
 MOST_NAMED = 3  # and of one worker
-QUIET_SECONDS = 60.0  # twice the time after which a worker's own /ready turns red
 
 
 class WorkerView(NamedTuple):
@@ -41,16 +40,20 @@ def show(request: WebRequest) -> Response:
     newest = max((row.penstock for row in rows), key=age_order, default="")
     shown = [_shown(row, now, held.get(row.id, []), newest) for row in rows]
     shown.sort(key=lambda each: (_ORDER.index(each.health), each.row.host, each.row.id))
+    receivers = [each for each in shown if each.row.receiver]
+    workers = [each for each in shown if not each.row.receiver]
     return request.page(
         "workers.html",
         title="Workers",
         cli="penstock doctor",
-        workers=shown[:MOST_WORKERS],
-        all_workers=len(shown),
+        workers=workers[:MOST_WORKERS],
+        all_workers=len(workers),
+        receivers=receivers[:MOST_WORKERS],
+        all_receivers=len(receivers),
         kinds=Counter(each.kind for each in shown),
         releases=sorted({row.penstock for row in rows if row.penstock}, key=age_order),
         skew=_skew(rows),
-        here=release(),
+        here=RELEASE,
         ready=0 if rows else sum(count.ready for count in store.count()),
         most_named=MOST_NAMED,
     )
@@ -60,23 +63,9 @@ _ORDER = ("failed", "running", "ready", "succeeded")
 
 
 def _shown(row: WorkerRow, now: float, held: list[Job[Any]], newest: str) -> WorkerView:
-    health, says = _health(row, now)
+    health, says = worker_health(row, now)
     older = bool(row.penstock) and age_order(row.penstock) < age_order(newest)
     return WorkerView(row, row.state, health, says, held, older)
-
-
-def _health(row: WorkerRow, now: float) -> tuple[str, str]:
-    if not row.alive:
-        return "failed", "its lease has expired; its jobs are recovered"
-    if row.queues == ():
-        return "running", "a process of its own, for one job"
-    quiet = now - max(row.claimed_at or 0.0, row.started_at)
-    # A worker whose threads are all busy claims nothing, and is healthy.
-    if not row.running and quiet > QUIET_SECONDS:
-        return "failed", f"idle, and its last successful claim was {duration_text(quiet)} ago"
-    if row.running:
-        return "running", "running jobs"
-    return "succeeded", "waiting for jobs"
 
 
 def _skew(rows: list[WorkerRow]) -> list[str]:

@@ -12,8 +12,19 @@ from penstock.broker.filter import parse_filter, words_of
 from penstock.errors import Refused
 from penstock.job import State
 from penstock.operate.actions import ActionResult, task_of
+from penstock.operate.job_view import view_job
+from penstock.operate.job_view_json import JobViewJson, job_view_json
+from penstock.operate.parse_input import parse_names
 from penstock.operate.refusals import NotFound
-from penstock.operate.to_json import EventJson, JobJson, decoded, event_json, iso, job_json
+from penstock.operate.to_json import (
+    EventJson,
+    JobJson,
+    chosen_fields,
+    decoded,
+    event_json,
+    iso,
+    job_json,
+)
 from penstock.web.request import WebRequest
 
 MOST_JOBS = 1000
@@ -32,6 +43,12 @@ class JobPage(msgspec.Struct):
     examined: int
 
 
+class ChosenFields(msgspec.Struct):
+    """Some fields of jobs, by id."""
+
+    jobs: dict[str, dict[str, Any]]
+
+
 class EventPage(msgspec.Struct):
     """Rows of history, oldest first; `after` goes into the next call."""
 
@@ -46,6 +63,7 @@ class WhyJson(msgspec.Struct):
     state: State | None
     cause: str
     sentence: str
+    ahead: int | None
 
 
 class NoteJson(msgspec.Struct):
@@ -97,6 +115,7 @@ class NewJob(msgspec.Struct, forbid_unknown_fields=True):
     unique: str | None = None
     unique_until: Literal["started", "ended", "time"] | None = None
     unique_for: float | None = None
+    replace: bool | None = None
     tags: Mapping[str, str] | None = None
     reason: str = ""
 
@@ -135,6 +154,13 @@ def find(request: WebRequest) -> JobPage:
     return JobPage([job_json(job) for job in page.jobs], page.after, page.examined)
 
 
+def get_many(request: WebRequest) -> ChosenFields:
+    """The fields that are asked for, of the jobs that are asked for; unknown ids are left out."""
+    ids, fields = parse_names(request.word("ids")) or (), parse_names(request.word("fields"))
+    found = request.store.get_many(ids)
+    return ChosenFields({id: chosen_fields(job, fields) for id, job in found.items()})
+
+
 def get(request: WebRequest) -> JobJson:
     id = request.id()
     job = request.store.get(id)
@@ -147,7 +173,11 @@ def why(request: WebRequest) -> WhyJson:
     answer = request.store.why(request.id())
     if answer.state is None:
         raise NotFound(answer.sentence)
-    return WhyJson(answer.job, answer.state, answer.cause, answer.sentence)
+    return WhyJson(answer.job, answer.state, answer.cause, answer.sentence, answer.ahead)
+
+
+def show(request: WebRequest) -> JobViewJson:
+    return job_view_json(view_job(request.store, request.id()))
 
 
 def history_of(request: WebRequest) -> EventPage:

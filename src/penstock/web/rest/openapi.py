@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.app.version import release
+from penstock.app.version import RELEASE
 from penstock.web.request import WebRequest
 from penstock.web.route import Route
 
@@ -36,7 +36,7 @@ def document(routes: Sequence[Route], root: str = "") -> dict[str, Any]:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_kind)
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Penstock", "version": release()},
+        "info": {"title": "Penstock", "version": RELEASE},
         "servers": [{"url": root or "/"}],
         "security": [{"token": []}],
         "paths": paths,

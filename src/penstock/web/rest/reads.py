@@ -18,6 +18,7 @@ from penstock.operate.parse_input import parse_pairs
 from penstock.operate.refusals import NotFound
 from penstock.operate.sentences import no_such_flow_text
 from penstock.operate.to_json import RuleJson, iso, rule_json
+from penstock.operate.trends import Trend, TrendFilter
 from penstock.rules.rule import RuleKind, rule_over
 from penstock.web.request import WebRequest
 
@@ -150,6 +151,27 @@ class Findings(msgspec.Struct):
     findings: list[Finding]
     at: str | None
     under_way: bool
+
+
+def trends(request: WebRequest) -> Trend:
+    return request.store.trend(request.word("over"), trend_filter(request))
+
+
+def trend_filter(request: WebRequest) -> TrendFilter:
+    """Of which queue, task and worker."""
+    words = (request.word(name) or None for name in TrendFilter._fields)
+    return TrendFilter(*words)
+
+
+class WhyNamed(msgspec.Struct):
+    """Why a queue, a task, a worker, a flow or a schedule is as it is."""
+
+    of: str
+    findings: list[Finding]
+
+
+def why_named(request: WebRequest) -> WhyNamed:
+    return WhyNamed(*request.store.why_named(request.word("of")))
 
 
 def count(request: WebRequest) -> Counts:

@@ -23,6 +23,7 @@ class HoldRequest(msgspec.Struct, forbid_unknown_fields=True):
     version: int | None = None
     tag: dict[str, str] | None = None  # one tag, with its value
     key: str | None = None
+    all: bool = False  # everything, and no other field; a block of everything freezes the store
     seconds: float | None = None  # it ends by itself after this time
     reason: str = ""
     dry_run: bool = False
@@ -36,6 +37,7 @@ class ReleaseRequest(msgspec.Struct, forbid_unknown_fields=True):
     version: int | None = None
     tag: dict[str, str] | None = None
     key: str | None = None
+    all: bool = False
     reason: str = ""
 
 
@@ -87,6 +89,7 @@ def set_action(kind: RuleKind) -> Callable[[WebRequest], RuleAnswer]:
     def act(request: WebRequest) -> RuleAnswer:
         given = msgspec.structs.asdict(request.json(HoldRequest))
         dry_run, lasts = given.pop("dry_run"), given.pop("seconds")
+        given["all_"] = given.pop("all")
         rule = parse_rule(kind, request.store.now, for_=lasts, **given)
         if dry_run:
             return RuleAnswer(rule_json(rule), request.store.matching(rule).jobs)
@@ -100,6 +103,7 @@ def clear_action(kind: RuleKind) -> Callable[[WebRequest], Cleared]:
 
     def act(request: WebRequest) -> Cleared:
         given = msgspec.structs.asdict(request.json(ReleaseRequest))
+        given["all_"] = given.pop("all")
         return Cleared(request.store.clear_rule(parse_rule_to_clear(kind, **given)))
 
     return act

@@ -9,13 +9,27 @@ from msgspec import Meta
 from penstock.flows.status import FlowJson
 from penstock.operate.actions import ActionResult
 from penstock.operate.audit import KINDS
+from penstock.operate.drop_queue import Dropped
+from penstock.operate.job_view_json import JobViewJson
+from penstock.operate.queue_settings import QueueOptionsJson
 from penstock.operate.roles import OPERATIONS, Role
 from penstock.operate.rule_fields import CLEAR_OPERATIONS
 from penstock.operate.to_json import JobJson
+from penstock.operate.trends import Trend, TrendFilter
 from penstock.rules.rule import RuleKind
 from penstock.schedules.status import ScheduleJson
 from penstock.web.bulk_operations import Preview
-from penstock.web.rest import backfills, jobs, openapi, operations, reads, rules, schedules
+from penstock.web.rest import (
+    backfills,
+    jobs,
+    openapi,
+    operations,
+    queues,
+    reads,
+    rules,
+    schedules,
+    topics,
+)
 from penstock.web.route import Parameter, Route
 
 _V1 = "/api/v1"
@@ -81,8 +95,33 @@ def _post(  # noqa: PLR0917  a line of the table
 REST: tuple[Route, ...] = (
     _get("/openapi.json", "openapi", openapi.show, "This description.", dict[str, Any]),
     _get("/jobs", "find", jobs.find, "Jobs, newest first.", jobs.JobPage, _Q, _AFTER, _LIMIT),
+    _get(
+        "/jobs/many",
+        "get many",
+        jobs.get_many,
+        "Some fields of many jobs, by id; unknown ids are left out.",
+        jobs.ChosenFields,
+        Parameter("ids", _Text, "Ids, with commas; 100 at most.", required=True),
+        Parameter("fields", _Text, "Names of fields, with commas; all without it."),
+    ),
     _get("/jobs/{id}", "get", jobs.get, "A job.", JobJson, _ID),
     _get("/jobs/{id}/why", "why", jobs.why, "Why it is in its state.", jobs.WhyJson, _ID),
+    _get(
+        "/why",
+        "why named",
+        reads.why_named,
+        "Why a queue, a task, a worker, a flow or a schedule is as it is.",
+        reads.WhyNamed,
+        Parameter("of", _Text, "queue:mail, task:, worker:, flow:, schedule:.", required=True),
+    ),
+    _get(
+        "/jobs/{id}/show",
+        "show",
+        jobs.show,
+        "Everything about it: why, attempts, log, result, flow, what it spawned.",
+        JobViewJson,
+        _ID,
+    ),
     _get(
         "/jobs/{id}/history",
         "history of a job",
@@ -102,6 +141,47 @@ REST: tuple[Route, ...] = (
     _get("/history", "history", jobs.history, "What happened.", jobs.EventPage, _SINCE, _LIMIT),
     _get("/count", "count", reads.count, "Counts of jobs, by task.", reads.Counts),
     _get("/queues", "queues", reads.queues, "Counts of jobs, by queue.", reads.Queues),
+    _get(
+        "/queues/options",
+        "options of queues",
+        queues.options,
+        "Options of queues: declared, overridden, and what holds.",
+        queues.QueueOptionsList,
+        Parameter("queue", _Text, "Only this queue."),
+    ),
+    _post(
+        "/queues/set",
+        "set queue",
+        queues.set_options,
+        "Override options of a queue; it need not exist.",
+        QueueOptionsJson,
+        queues.SetQueue,
+    ),
+    _post(
+        "/queues/reset",
+        "reset queue",
+        queues.reset,
+        "End an override of options.",
+        QueueOptionsJson,
+        queues.ResetQueue,
+    ),
+    _post(
+        "/queues/drop",
+        "drop queue",
+        queues.drop,
+        "Delete the jobs, rules and options of a queue.",
+        Dropped,
+        queues.DropQueue,
+    ),
+    _get(
+        "/trends",
+        "trends",
+        reads.trends,
+        "Rates, waits, runs and depth over an hour, a day or two weeks; null is a gap.",
+        Trend,
+        Parameter("over", _Text, "hour, day or fortnight; hour by default."),
+        *(Parameter(name, _Text, f"Only this {name}.") for name in TrendFilter._fields),
+    ),
     _get("/workers", "workers", reads.workers, "Every worker.", reads.Workers),
     _get("/rules", "rules", reads.rules, "Every rule.", reads.Rules),
     _get(
@@ -206,6 +286,23 @@ REST: tuple[Route, ...] = (
             ("run", schedules.run, "Enqueue the schedule's job now.", schedules.RunNow),
             ("remove", schedules.remove, "Remove a schedule; its jobs stay.", schedules.Removed),
         )
+    ),
+    _get("/topics", "topics", topics.list_all, "Every subscription.", topics.Subscriptions),
+    _post(
+        "/topics/publish",
+        "publish",
+        topics.publish,
+        "Store a job for each subscription that fits the topic, or say which these are.",
+        topics.Published,
+        topics.NewPublication,
+    ),
+    _post(
+        "/topics/unsubscribe",
+        "unsubscribe",
+        topics.unsubscribe,
+        "Remove a subscription; its jobs stay.",
+        topics.Unsubscribed,
+        topics.SubscriptionName,
     ),
     _get("/backfills", "backfills", backfills.list_all, "Tasks with a backfill.", backfills.Tasks),
     _get(

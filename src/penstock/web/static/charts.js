@@ -6,7 +6,7 @@ const charts = [];
 const format = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const whole = (value) => (Number.isInteger(value) ? format.format(value) : "");  // there is no half of a job
-const units = { jobs: whole, "a second": whole, seconds: (value) => format.format(value) };
+const units = { jobs: whole, "a second": (value) => short.format(value), seconds: (value) => format.format(value) };
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -21,8 +21,11 @@ function last(plot, place) {
   return plot.data[place][plot.data[place].length - 1];
 }
 
-function clock(at) {
-  return at === null || at === undefined ? "" : new Date(1000 * at).toISOString().slice(11, 19);
+// Of points that are far apart, the day as well.
+function clock(at, step) {
+  if (at === null || at === undefined) return "";
+  const text = new Date(1000 * at).toISOString();
+  return step >= 600 ? text.slice(5, 16).replace("T", " ") : text.slice(11, 19);
 }
 
 // As all pages have it, in UTC; seconds where they matter, and days where hours do not say which.
@@ -35,11 +38,49 @@ function moments(_, at) {
 }
 
 // `series`: {label, colour}; `unit`: a word of `units`; `least`: so many seconds are shown at least.
-function chart(element, series, unit, least) {
-  const made = { element, series, unit, least, data: [[], ...series.map(() => [])], plot: null };
+function chart(element, series, unit, least, marks = []) {
+  const made = { element, series, unit, least, marks, data: [[], ...series.map(() => [])], plot: null };
   charts.push(made);
   drawAnew(made);
   return { set: (data) => { made.data = data; made.plot.setData(data); } };
+}
+
+// As wide as its longest label: numbers are never cut.
+function widthOf(plot, labels, place, round) {
+  const axis = plot.axes[place];
+  if (round > 1) return axis._size;
+  plot.ctx.save();
+  plot.ctx.font = axis.font[0];
+  const widest = Math.max(0, ...(labels ?? []).map((label) => plot.ctx.measureText(label).width));
+  plot.ctx.restore();
+  return Math.max(40, Math.ceil(widest / devicePixelRatio) + 18);
+}
+
+// Values with nothing on either side: no line goes through them, so they are drawn as points.
+function alone(plot, place) {
+  const values = plot.data[place];
+  const known = (at) => values[at] !== null && values[at] !== undefined;
+  return values.map((_, at) => at).filter((at) => known(at) && !known(at - 1) && !known(at + 1));
+}
+
+const MARKS = { deploy: "--accent", start: "--quiet", pause: "--paused", block: "--failed" };
+
+// Deploys, starts and pauses, as lines down to the time axis.
+function drawMarks(plot, marks) {
+  const { ctx, bbox } = plot;
+  ctx.save();
+  for (const { at, kind } of marks) {
+    const x = Math.round(plot.valToPos(at, "x", true));
+    if (x < bbox.left || x > bbox.left + bbox.width) continue;
+    ctx.strokeStyle = colour(MARKS[kind] ?? "--quiet");
+    ctx.lineWidth = devicePixelRatio;
+    ctx.setLineDash(kind === "deploy" ? [] : [4, 4]);
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+  }
+  ctx.restore();
 }
 
 function drawAnew(made) {
@@ -50,11 +91,13 @@ function drawAnew(made) {
     width: made.element.clientWidth, height: HEIGHT, cursor: { y: false }, tzDate: (at) => uPlot.tzDate(new Date(1000 * at), "UTC"),
     scales: {
       x: { range: (_, low, high) => { const end = high ?? Date.now() / 1000; return [Math.min(low ?? end, end - made.least), end]; } },
-      y: { range: (_, low, high) => [0, Math.max(made.unit === "seconds" ? 0.01 : 1, (high ?? 0) * 1.1)] },
+      y: { range: (_, low, high) => [0, Math.max(made.unit === "jobs" ? 1 : 0.01, (high ?? 0) * 1.1)] },
     },
-    axes: [{ ...axis, size: 30, space: 64, values: moments, label: "time (UTC)" }, { ...axis, size: 56, label: made.unit, values: (_, at) => at.map(say) }],
-    series: [{ label: "at", value: (plot, at) => clock(at ?? last(plot, 0)) }, ...made.series.map((each) => ({
-      label: each.label, stroke: colour(each.colour), width: 1.5, spanGaps: true,
+    padding: [8, 24, 0, 0],  // half a label on the right
+    hooks: { draw: [(plot) => drawMarks(plot, made.marks)] },
+    axes: [{ ...axis, size: 30, space: 64, values: moments, label: "time (UTC)" }, { ...axis, size: widthOf, label: made.unit, values: (_, at) => at.map(say) }],
+    series: [{ label: "at", value: (plot, at) => clock(at ?? last(plot, 0), plot.data[0][1] - plot.data[0][0]) }, ...made.series.map((each) => ({
+      label: each.label, stroke: colour(each.colour), width: 1.5, spanGaps: false, points: { size: 4, filter: alone },
       value: (plot, value, place, at) => { const told = at === null ? last(plot, place) : value; return told === null || told === undefined ? "none" : exact(told); },
     }))],
   }, made.data, made.element);
@@ -69,5 +112,5 @@ document.addEventListener("penstock-theme", () => charts.forEach(drawAnew));
 // What a page has to show at once stands in the page itself.
 for (const element of document.querySelectorAll("[data-chart]")) {
   const told = JSON.parse(element.dataset.chart);
-  chart(element, told.series, told.unit, 60).set([told.at, ...told.series.map((each) => each.values)]);
+  chart(element, told.series, told.unit, 60, told.marks).set([told.at, ...told.series.map((each) => each.values)]);
 }

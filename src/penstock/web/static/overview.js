@@ -4,9 +4,21 @@
 const MOST = 300;
 const PLACES = ["ready", "scheduled", "waiting", "paused", "running", "failed", "limited"];
 const ticks = [];
+const GAP = 5;  // seconds without a tick: the line ends, and begins again
+
+// Of a time that nobody looked at nothing is known.
+function rate(tick, ended) { return tick.seconds === null ? null : ended / tick.seconds; }
+
+// A point of nulls in each gap, so that no line is drawn across it.
+function withGaps(told) {
+  return told.flatMap((tick, at) => {
+    const before = told[at - 1];
+    return before !== undefined && tick.at - before.at > GAP ? [{ at: (before.at + tick.at) / 2, gap: true }, tick] : [tick];
+  });
+}
 
 const shown = [
-  ["throughput", "a second", [{ label: "succeeded", colour: "--succeeded", of: (t) => t.succeeded }, { label: "failed", colour: "--failed", of: (t) => t.failed }]],
+  ["throughput", "a second", [{ label: "succeeded", colour: "--succeeded", of: (t) => rate(t, t.succeeded) }, { label: "failed", colour: "--failed", of: (t) => rate(t, t.failed) }]],
   ["wait", "seconds", [{ label: "wait", colour: "--accent", of: (t) => t.wait }, { label: "run", colour: "--running", of: (t) => t.took }]],
   ["depth", "jobs", [{ label: "ready", colour: "--ready", of: (t) => t.places.ready }, { label: "running", colour: "--running", of: (t) => t.places.running }]],
 ].map(([id, unit, series]) => ({ series, plot: chart(document.getElementById(id), series, unit, 60) }));
@@ -40,8 +52,9 @@ function draw() {
     });
     sparkline(row, row.dataset.queue);
   }
+  const points = withGaps(ticks);
   for (const { series, plot } of shown) {
-    plot.set([ticks.map((tick) => tick.at), ...series.map((each) => ticks.map((tick) => each.of(tick) ?? null))]);
+    plot.set([points.map((tick) => tick.at), ...series.map((each) => points.map((tick) => (tick.gap ? null : each.of(tick) ?? null)))]);
   }
 }
 
