@@ -26,6 +26,8 @@ from penstock.job import Job, Outcome, State
 from penstock.run.current import CurrentJob, current_job, current_jobs
 from penstock.run.job_notes import Progress
 from penstock.task.batch import BatchTask
+from penstock.task.dataset import Dataset, Expect, Source
+from penstock.task.interval import Interval
 from penstock.task.retry import Repeat, Retry
 from penstock.task.task import Task
 
@@ -34,10 +36,13 @@ __all__ = [
     "Batch",
     "BatchTask",
     "CurrentJob",
+    "Dataset",
+    "Expect",
     "FlowHandle",
     "FlowJob",
     "Group",
     "Handle",
+    "Interval",
     "Job",
     "JobCancelled",
     "JobFailed",
@@ -53,6 +58,7 @@ __all__ = [
     "Retry",
     "RetryLater",
     "SchemaTooNew",
+    "Source",
     "StaleLease",
     "State",
     "StoreFull",

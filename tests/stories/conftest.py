@@ -117,8 +117,16 @@ class Story:
             "PYTHONPATH": source,
         }
 
-    def start(self, *, target: str | None = None, **options: Any) -> Fleet:
-        """A supervisor with these options, one process unless told otherwise."""
+    def start(
+        self, *, target: str | None = None, path: Path | None = None, **options: Any
+    ) -> Fleet:
+        """A supervisor with these options, one process unless told otherwise.
+
+        `path`: the folder with its Penstock and its app, if those are not ours.
+        """
+        environment = self.environment()
+        if path is not None:
+            environment["PYTHONPATH"] = str(path)
         options = {"processes": 1, "lease": 3.0, "grace": 5.0, **options}
         output = self.folder / f"worker-{len(self.fleets)}.log"
         with output.open("wb") as log:
@@ -130,7 +138,7 @@ class Story:
                     target or f"{TASKS_FILE}:app",
                     json.dumps(options),
                 ],
-                env=self.environment(),
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -21,11 +21,13 @@ Cut = Literal["before", "after"]  # the bytes that trigger it are dropped, or go
 class _Line:
     """One connection through the proxy."""
 
-    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
+    def __init__(
+        self, proxy: Proxy, client: socket.socket, server: socket.socket, *, mute: bool
+    ) -> None:
         self.proxy = proxy
         self.client = client
         self.server = server
-        self.mute = False  # both ends stay open, and nothing passes
+        self.mute = mute  # both ends stay open, and nothing passes
         self._pumps = 2
         for source, sink in ((client, server), (server, client)):
             threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
@@ -76,23 +78,27 @@ class Proxy:
         self.url = urlunsplit(parts._replace(netloc=f"{login}@127.0.0.1:{port}"))
         self.cuts = 0
         self.delay = 0.0  # seconds that whatever is said takes to arrive
+        self._silent = False  # new lines open, and nothing passes on them
         self._chance: Callable[[bytes], Cut | None] = lambda _: None
         self._lines: list[_Line] = []
         self.lock = threading.Lock()
+        self._closed = False
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                try:
-                    server = socket.create_connection(self._target)
-                except OSError:
-                    client.close()
-                    continue
-                server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._lines.append(_Line(self, client, server))
+        while not self._closed:
+            with suppress(OSError):  # of one client, or of a server that is away: others may come
+                self._open_line(self._listener.accept()[0])
+
+    def _open_line(self, client: socket.socket) -> None:
+        try:
+            server = socket.create_connection(self._target)
+            for end in (client, server):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError:
+            client.close()
+            raise
+        self._lines.append(_Line(self, client, server, mute=self._silent))
 
     def verdict(self, data: bytes) -> Cut | None:
         """What becomes of a client's bytes: None, they go through."""
@@ -143,15 +149,30 @@ class Proxy:
             self._chance = decide
 
     def heal(self) -> None:
-        """From now on everything goes through, on lines that are still there and on new ones."""
+        """From now on everything goes through, on new lines and on those that are not dead."""
         self.delay = 0.0
+        self._silent = False
         with self.lock:
             self._chance = lambda _: None
 
-    def half_open(self) -> None:
-        """The lines there are go dead without a word; new ones work."""
-        for line in list(self._lines):
+    def half_open(self, noticed_after: float | None = None) -> None:
+        """The lines there are go dead without a word; new ones work.
+
+        `noticed_after`: seconds until both ends learn of it, as from keepalives. Until then the
+        server keeps the session, with its locks.
+        """
+        dead = list(self._lines)
+        for line in dead:
             line.mute = True
+        if noticed_after is not None:
+            timer = threading.Timer(noticed_after, lambda: [line.hang_up() for line in dead])
+            timer.daemon = True
+            timer.start()
+
+    def black_hole(self) -> None:
+        """Nothing passes any more, on the lines there are and on new ones; none is closed."""
+        self._silent = True
+        self.half_open()
 
     def hang_up_all(self) -> None:
         """The lines there are end; new ones work."""
@@ -159,6 +180,7 @@ class Proxy:
             line.hang_up()
 
     def close(self) -> None:
+        self._closed = True
         self._listener.close()
         self.hang_up_all()
 

@@ -267,6 +267,12 @@ def stumble(n: int) -> int:
     return n
 
 
+@task(on_error="delete")
+def fail(n: int) -> None:
+    """Fail, and be gone."""
+    raise OSError(f"number {n}")
+
+
 @task()
 def grow(megabytes: int) -> int:
     kept.append(os.urandom(1 << 20) * megabytes)

@@ -159,6 +159,7 @@ def test_never_more_run_than_the_limits_say(story: Story):
     sweep_running(story, seconds=3, count=250, seed=1)
 
 
+# REQUIREMENTS S15
 def test_never_more_start_in_any_window_than_the_rate_says(story: Story):
     """V25, G31, G40."""
     sweep_rate(story, seconds=3, count=200, seed=2)

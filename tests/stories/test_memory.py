@@ -14,7 +14,7 @@ from penstock.job import succeeded
 from penstock.testing.clock import Clock
 from penstock.testing.conformance.factories import a_job, a_schedule, a_worker, begun, claim
 from penstock.worker.upkeep import Upkeep
-from tests.stories.conftest import Load, Story, eventually
+from tests.stories.conftest import Load, Story, eventually, whatever_the_store
 
 HOUR = 3600.0
 TURN = 5.0
@@ -131,3 +131,23 @@ def test_a_worker_with_its_chores_does_not_grow_for_long(story: Story):
     seen = work_on(story, seconds=600)
 
     assert flat(seen, 24 * MEGABYTE), [size // MEGABYTE for size in seen[::50]]
+
+
+@whatever_the_store
+def test_ten_thousand_failing_jobs_neither_end_their_worker_nor_make_it_grow(story: Story):
+    """B12: one process runs them all, and is no larger after the last than after a third."""
+    story.task("fail").enqueue_many([(n,) for n in range(10_000)])
+    fleet = story.start(threads=4, lease=15.0)
+    eventually(fleet.children, what="no child was started")
+    [child] = fleet.children()
+    seen: list[tuple[int, int]] = []  # jobs that are left, and the memory then
+    while not seen or seen[-1][0]:
+        time.sleep(0.05)
+        left = sum(count.total for count in story.broker.count())
+        seen.append((left, resident(child)))
+
+    sizes = [size for left, size in seen if left < 6_700]
+    assert flat(sizes, 8 * MEGABYTE), seen
+    assert fleet.children() == [child], "it was replaced meanwhile"
+    ended = {event.job for event in story.broker.history(limit=20_000) if event.reason == "error"}
+    assert len(ended) == 10_000

@@ -168,4 +168,4 @@ def observe_through_kills(story: Story, server: Server, kills: int) -> None:
     assert set(successes) == set(accepted)
     assert set(successes.values()) == {1}
     assert ended | set(seen) <= set(successes)
-    assert len(ended) > 1000
+    assert len(ended) > 100  # else nothing was under way when the server was killed

@@ -43,7 +43,7 @@ class Pair:
 
     def __init__(self, primary: Server, standby: Server, url: str) -> None:
         self.primary, self.standby = primary, standby
-        self._url = url
+        self.url = url
         self.app = self._app(url)
 
     def _app(self, url: str) -> App:
@@ -66,7 +66,7 @@ class Pair:
         self.standby.start()
         self.standby.promote()
         self.app.close()
-        self.app = self._app(self._url.replace(f":{self.primary.port}/", f":{self.standby.port}/"))
+        self.app = self._app(self.url.replace(f":{self.primary.port}/", f":{self.standby.port}/"))
 
     def stored(self) -> dict[str, State]:
         return {job.id: job.state for job in self.app.broker.find(Filter(), limit=1000).jobs}

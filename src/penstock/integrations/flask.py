@@ -3,6 +3,8 @@
     jobs = FlaskApp()              # beside db = SQLAlchemy()
     jobs.init_app(flask_app)       # PENSTOCK_URL in its config, else as App() finds it
 
+PENSTOCK_KEYS (a key ring, or keys) or PENSTOCK_KEY_FILE in the config encrypts what is stored.
+
 In a view, `task.options(connection=db.session).enqueue(...)` commits the job with the session.
 """
 
@@ -14,9 +16,12 @@ from typing import Any
 from flask import Flask
 
 from penstock.app.app import App
+from penstock.app.key_file import chosen_keys
+from penstock.app.key_ring import KeyRing
 from penstock.app.settings import ResolvedUrl
 from penstock.errors import Refused
 from penstock.job import Job
+from penstock.task.task import needs_keys
 
 
 class FlaskApp(App):
@@ -36,6 +41,9 @@ class FlaskApp(App):
     def init_app(self, flask: Flask) -> None:
         """Bind to this application; once, before anything is enqueued or run."""
         self._flask = flask
+        for task in self.tasks.values():
+            if task.keep_secrets is not None and not self.seals:
+                raise needs_keys(task.name)
         flask.extensions["penstock"] = self
 
     @property
@@ -44,6 +52,15 @@ class FlaskApp(App):
         if url := config.get("PENSTOCK_URL"):
             return ResolvedUrl(url, "PENSTOCK_URL of Flask's config")
         return super().resolved_url
+
+    def configured_keys(self) -> KeyRing | None:
+        config: Any = {} if self._flask is None else self._flask.config
+        named = config.get("PENSTOCK_KEYS"), config.get("PENSTOCK_KEY_FILE")
+        return chosen_keys(*named, "of Flask's config") or super().configured_keys()
+
+    @property
+    def seals(self) -> bool:
+        return self._flask is None or super().seals  # until it is bound, nobody knows
 
     @property
     def _context(self) -> Any:

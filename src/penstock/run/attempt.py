@@ -26,11 +26,13 @@ from penstock.errors import (
 )
 from penstock.flows.compose import spawned
 from penstock.flows.signals import with_deadlines
+from penstock.flows.spawn_links import with_spawner
 from penstock.job import Fault, Job, Outcome, State
-from penstock.run.current import CURRENT, CurrentJob, with_parent
+from penstock.run.current import CURRENT, CurrentJob
 from penstock.run.decide import Policy, after_error, after_success, after_timeout, policy_for
 from penstock.run.describe_error import Described, hides_messages, unsaid
 from penstock.run.fill_outputs import STORE_SECONDS, NeedsGone, filled, has_room
+from penstock.run.inherited_tags import inherited_tags
 from penstock.run.other_release import seconds_until_next_try
 
 if TYPE_CHECKING:
@@ -163,7 +165,7 @@ def outcome_of_value(
         result = None if value is None and results.may_be_none else results.encode(value)
     except Refused as error:
         raise Unstorable(f"{error} (task {task.name}, {task.signature_text})") from error
-    policy = policy_for(task.policy, options)
+    policy = policy_for(task.policy_in(current.job.queue), options)
     now = app.clock.now()
     outcome = after_success(policy, current.job, result, now, started_at=current.started_at)
     if options.flow is not None and outcome.state is State.SUCCEEDED:
@@ -171,7 +173,8 @@ def outcome_of_value(
     if current.spawns:
         joins = None if options.flow is None else options.flow.id
         jobs, flow = spawned(current.spawns, joins)
-        stored = with_deadlines(with_parent([*jobs]), now)
+        headed = with_spawner(jobs, current.id)
+        stored = with_deadlines(inherited_tags(headed, flow=flow is not None), now)
         if app.tracing is not None:
             stored = app.tracing.spawned(current, stored)
         outcome = msgspec.structs.replace(outcome, spawned=tuple(stored), flow=flow)
@@ -330,10 +333,11 @@ def _put_back_or_cancel(
 
 
 def _policy(task: Task[..., Any], job: Job[Any]) -> Policy:
+    policy = task.policy_in(job.queue)
     try:
-        return policy_for(task.policy, read_body(job.body))
+        return policy_for(policy, read_body(job.body))
     except Refused:
-        return task.policy
+        return policy
 
 
 def meaning_of_cancellation(error: asyncio.CancelledError) -> BaseException:

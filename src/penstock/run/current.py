@@ -13,12 +13,10 @@ import math
 import sys
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
-
-import msgspec
 
 from penstock.broker.traits import begins
 from penstock.broker.values import Transaction
@@ -28,7 +26,7 @@ from penstock.enqueue.ids import bucket_of
 from penstock.errors import Refused
 from penstock.flows.compose import Group, Jobs, Spawn, spawnable
 from penstock.flows.flow import WAIT_TASK, member_of
-from penstock.job import PARENT, Job, Parcel
+from penstock.job import Job
 from penstock.run.current_flow import CurrentFlow
 from penstock.run.job_notes import LogLine, Notebook, Progress
 from penstock.task.signature import hints_of
@@ -355,25 +353,6 @@ def gathered(currents: Iterable[CurrentJob]) -> Generator[None]:
         yield
     finally:
         BATCH.reset(token)
-
-
-def with_parent(jobs: Sequence[Job[Any] | Parcel]) -> Sequence[Job[Any] | Parcel]:
-    """The jobs, tagged with the running job as parent if that is in a detached job's tree.
-
-    Parcels carry no tags, and are left as they are.
-    """
-    current = CURRENT.get()
-    if current is None or not current.job.tags or BATCH.get():
-        return jobs
-    job = current.job
-    if not job.detached and PARENT not in job.tags:
-        return jobs
-    return [
-        msgspec.structs.replace(each, tags={**each.tags, PARENT: job.id})
-        if isinstance(each, Job)
-        else each
-        for each in jobs
-    ]
 
 
 def refuse_inside_transaction(what: str) -> None:

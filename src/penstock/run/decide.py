@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from penstock.enqueue.codec import JobOptions
+from penstock.enqueue.codec import JobOptions, RetryWire
 from penstock.job import Job, Outcome, State
 from penstock.task.retry import NO_RETRY, Repeat, Retry, Strategy
 
@@ -41,16 +41,7 @@ def policy_for(policy: Policy, options: JobOptions) -> Policy:
         return policy
     retry, wire = policy.retry, options.retry
     if wire is not None:
-        retry = Retry(
-            limit=wire.limit,
-            delay=wire.delay,
-            factor=wire.factor,
-            jitter=wire.jitter,
-            max=wire.max,
-            then=wire.then,
-            on=retry.on,
-            never=retry.never,
-        )
+        retry = retry_of(wire, retry)
     return Policy(
         retry=retry,
         on_success=options.on_success or policy.on_success,
@@ -58,6 +49,11 @@ def policy_for(policy: Policy, options: JobOptions) -> Policy:
         on_timeout=options.on_timeout or policy.on_timeout,
         keep=policy.keep,
     )
+
+
+def retry_of(wire: RetryWire, code: Retry) -> Retry:
+    """These numbers, with the exception classes of the code."""
+    return Retry(**msgspec.structs.asdict(wire), on=code.on, never=code.never)
 
 
 def after_success(

@@ -16,10 +16,12 @@ import msgspec
 
 from penstock.broker.lake_mark import Mark
 from penstock.broker.protocol import Broker
+from penstock.broker.queue_options import QueueOptions
 from penstock.broker.records import R, Record
 from penstock.broker.traits import begins
-from penstock.broker.values import Action, Batch, Enqueued, Transaction
+from penstock.broker.values import Action, Batch, Committed, Enqueued, Epoch, Transaction
 from penstock.broker.views import Note, author_and_reason
+from penstock.enqueue.subscription import Subscription
 from penstock.errors import Refused
 from penstock.flows.flow import Flow, FlowRow, member_of
 from penstock.flows.state import merged
@@ -29,8 +31,8 @@ from penstock.schedules.schedule import Schedule
 
 _READ = frozenset(
     {
-        *("clock", "close", "count", "find", "flows", "get", "history", "outputs", "reach"),
-        *("records", "scan", "slices", "wait", "wake", "why", "workers"),
+        *("clock", "close", "count", "find", "flows", "get", "get_many", "history"),
+        *("outputs", "reach", "records", "scan", "slices", "wait", "wake", "why", "workers"),
     }
 )
 # What workers and pipelines do, and no task has a reason to.
@@ -97,9 +99,12 @@ class WithholdingBroker:
     def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
         self._withhold("stage", f"staged {_jobs(count_jobs(jobs))} of {write}, part {part}")
 
-    def commit_write(self, write: str, parts: Mapping[str, int]) -> int:
+    def commit_write(
+        self, write: str, parts: Mapping[str, int], token: str = "", epoch: Epoch | None = None
+    ) -> Committed:
+        del epoch
         self._withhold("commit_write", f"committed {_jobs(sum(parts.values()))} of {write}")
-        return sum(parts.values())
+        return Committed(sum(parts.values()), token)
 
     def discard(self, write: str) -> None:
         self._withhold("discard", f"discarded what is staged of {write}")
@@ -250,6 +255,12 @@ def _put(record: Record) -> tuple[str, str]:
             return "schedule", f"put the schedule {record.name}"
         case Mark():
             return "mark", f"put the mark of the lake {record.lake}"
+        case Subscription():
+            return "subscription", f"put the subscription {record.name}"
+        case QueueOptions():
+            return "queue", f"put the options of the queue {record.queue}"
+        case _:
+            return "record", f"put a {type(record).__name__}"
 
 
 def _jobs(number: int) -> str:

@@ -8,7 +8,7 @@
 The headline is the exception's class and the first line of what it says, made where the exception
 is at hand: no reader has to find it in a traceback, whose last line may be anything. Whoever lists
 jobs asks `headline`; Spark asks the same of a column in
-`spark.pipelines.datasets.clean_attempts`. Rows of older releases begin with their traceback: of
+`spark.pipelines.clean_attempts`. Rows of older releases begin with their traceback: of
 those it is the last line.
 """
 

@@ -27,6 +27,8 @@ T = TypeVar("T")
 logger = logging.getLogger("penstock")
 
 PROGRESS_SECONDS = 0.5
+TOLD_STEP = 0.01  # the history has progress that moved so far, or after so long
+TOLD_SECONDS = 60.0
 LOG_SECONDS = 1.0
 LOG_LINES = 100
 MOST_LINES = 10_000  # kept while the store does not answer
@@ -67,6 +69,7 @@ class Notebook:
         self._batches = 0
         self._progress_due = 0.0  # in monotonic seconds; 0: never written yet
         self._lines_due = 0.0
+        self._told: Progress | None = None  # the last that went into the history
         self._stale = False
         self.held = False  # while the job's transaction is open, the store takes nothing else
 
@@ -74,14 +77,14 @@ class Notebook:
         """Keep a note now."""
         self._ask(lambda: self._write(kind, name, value))
 
-    def _write(self, kind: str, name: str, value: bytes) -> None:
+    def _write(self, kind: str, name: str, value: bytes, *, told: bool = True) -> None:
         if self.held:
             raise RuntimeError(
                 f"{kind}: while transaction() is open nothing else can be written,"
                 " the store's write lock is held; do it before"
             )
         broker = self._broker()
-        note = Note(kind, legible(name), value, broker.clock.now())
+        note = Note(kind, legible(name), value, broker.clock.now(), told)
         if self._stale or not broker.note(self._job, note):
             self._stale = True
             raise StaleLease(
@@ -156,14 +159,28 @@ class Notebook:
         progress, lines = self._progress, self._lines
         if progress is not None and (late or now >= self._progress_due):
             self._progress_due = now + PROGRESS_SECONDS
-            self._write("progress", "", msgspec.json.encode(progress))
+            told = self._changed_enough(progress)
+            self._write("progress", "", msgspec.json.encode(progress), told=told)
             self._progress = None
+            if told:
+                self._told = progress
         if lines and (late or now >= self._lines_due or len(lines) >= LOG_LINES):
             self._lines_due = now + LOG_SECONDS
             name = f"{self._job.attempt:06d}.{self._batches + 1:06d}"
             self._write("log", name, msgspec.json.encode(lines))
             self._lines = []
             self._batches += 1
+
+    def _changed_enough(self, progress: Progress) -> bool:
+        """Whether the history should have it: a task may report twice a second for a day."""
+        last = self._told
+        if last is None:
+            return True
+        if (progress.fraction, progress.note) == (last.fraction, last.note):
+            return False
+        moved = abs(progress.fraction - last.fraction) >= TOLD_STEP
+        ended = progress.fraction == 1.0 != last.fraction
+        return moved or ended or progress.at - last.at >= TOLD_SECONDS
 
     def _forget(self) -> None:
         self._progress, self._lines = None, []

@@ -6,7 +6,6 @@ threads only give chunks, interrupt, and read `runs`.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import time
@@ -31,6 +30,8 @@ from penstock.worker.hands import (
 )
 
 if TYPE_CHECKING:
+    import asyncio
+
     from penstock.task.task import Task
 
 log = logging.getLogger("penstock.worker")
@@ -79,6 +80,8 @@ class AsyncHands:
 
     def give(self, chunk: Chunk) -> None:
         if self._loop is None:
+            import asyncio  # 30 ms of each start, for the few workers that need it
+
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(
                 target=self._run_loop, args=(self._loop,), name="penstock-async", daemon=True
@@ -117,6 +120,8 @@ class AsyncHands:
         return not self._thread.is_alive()
 
     def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        import asyncio
+
         asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
@@ -156,8 +161,7 @@ class AsyncHands:
             return
         run = AsyncRun(chunk, job, task, self._free.pop())
         self.runs[run.slot] = run
-        loop = asyncio.get_running_loop()
-        run.running = loop.create_task(self._run_job(run), name=f"{job.task} {job.id}")
+        run.running = _running_loop().create_task(self._run_job(run), name=f"{job.task} {job.id}")
 
     def _start_batch(self, chunk: Chunk) -> None:
         task = as_batch_task(self._app.task_named(chunk.task))
@@ -175,7 +179,7 @@ class AsyncHands:
         run.batch = put_back_after(chunk, jobs, 1 + len(extra_slots))
         self._slots.hold(run.slot, run.job, deadline)
         self.runs[run.slot] = run
-        loop = asyncio.get_running_loop()
+        loop = _running_loop()
         if deadline:
             run.deadline = deadline
             run.timer = loop.call_at(loop.time() + deadline - run.began, self._on_timeout, run)
@@ -184,12 +188,14 @@ class AsyncHands:
     async def _run_batch(
         self, run: AsyncRun, task: BatchTask[Any, Any], extra_slots: Sequence[int]
     ) -> None:
+        from asyncio import CancelledError
+
         chunk, jobs = run.chunk, run.batch
         outcomes: Sequence[Outcome | None] = ()
         try:
             last_look = partial(self._start_check.last_look, chunk.rules)
             outcomes = await run_together_async(self._app, task, jobs, last_look)
-        except (asyncio.CancelledError, JobTimeout, JobInterrupted) as error:
+        except (CancelledError, JobTimeout, JobInterrupted) as error:
             reason = error.args[0] if error.args else "shutdown"
             outcomes = [
                 interrupted_outcome(self._app, task, job, reason, run.began) for job in jobs
@@ -228,8 +234,7 @@ class AsyncHands:
         run.began = now
         if timeout:
             run.deadline = now + timeout
-            loop = asyncio.get_running_loop()
-            run.timer = loop.call_later(timeout, self._on_timeout, run)
+            run.timer = _running_loop().call_later(timeout, self._on_timeout, run)
         self._slots.hold(run.slot, run.job, run.deadline)
         return None
 
@@ -240,13 +245,15 @@ class AsyncHands:
             run.running.cancel("timeout")
 
     async def _run_job(self, run: AsyncRun) -> None:
+        from asyncio import CancelledError
+
         try:
             outcome = self._begin(run)
             if outcome is None:
                 run.chunk.ran += 1
                 last_look = partial(self._start_check.last_look, run.chunk.rules)
                 outcome = await run_async(self._app, run.task, run.job, last_look)
-        except (asyncio.CancelledError, JobTimeout, JobInterrupted) as error:
+        except (CancelledError, JobTimeout, JobInterrupted) as error:
             # Cancelled before it started, or outside the task's own code.
             reason = error.args[0] if error.args else "shutdown"
             outcome = interrupted_outcome(self._app, run.task, run.job, reason, run.began)
@@ -281,10 +288,16 @@ class AsyncHands:
     def _report_soon(self, chunk: Chunk) -> None:
         # One report for all that ended in this iteration of the event loop.
         if not self._to_report:
-            asyncio.get_running_loop().call_soon(self._report_all)
+            _running_loop().call_soon(self._report_all)
         self._to_report[id(chunk)] = chunk
 
     def _report_all(self) -> None:
         chunks, self._to_report = self._to_report, {}
         for chunk in chunks.values():
             self._report(chunk)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    from asyncio import get_running_loop
+
+    return get_running_loop()

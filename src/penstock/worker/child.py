@@ -44,7 +44,7 @@ class ChildConfig(msgspec.Struct, frozen=True, kw_only=True):
     async_slots: int
     queues: tuple[str, ...] | None
     tags: tuple[str, ...]
-    lease: float
+    lease: float | None  # None: as the queues say
     grace: float
     drain: bool
     retention: float | None

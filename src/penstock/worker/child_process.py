@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.app.version import RELEASE
+from penstock.broker.views import WorkerRow
 from penstock.worker.child import ChildConfig
 from penstock.worker.last_words import LastWords
 from penstock.worker.running_slots import Flag, RunningSlots
+
+if TYPE_CHECKING:
+    from penstock.app.app import App
 
 _COMMAND = (sys.executable, "-m", "penstock.worker", "child")
 
@@ -99,3 +106,25 @@ class Child:
         os.close(self._control)
         self.words.close()
         self.slots.close()
+
+
+def row_of(child: Child, app: App, config: ChildConfig) -> WorkerRow:
+    """The child's row in the store, as its supervisor renews it."""
+    vitals = child.slots.vitals
+    return WorkerRow(
+        id=child.id,
+        app=app.name,
+        tasks=app.known_tasks(detached=False),
+        tags=frozenset(config.tags),
+        queues=config.queues,
+        host=socket.gethostname(),
+        pid=child.pid,
+        lease=config.lease or app.queues.lease(config.queues),
+        started_at=child.started_at,
+        penstock=RELEASE,
+        code=app.code,
+        claimed_at=vitals.claimed_at or None,
+        running=vitals.running,
+        began=child.slots.began(),
+        stale=vitals.stale,
+    )

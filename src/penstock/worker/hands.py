@@ -8,7 +8,6 @@ is ever raised in the next job, and jobs that are not interrupted take no lock.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import queue
 import threading
@@ -213,7 +212,9 @@ class Hand(threading.Thread):
                 job = self._job = take()
             except IndexError:
                 return
-            outcome = self._prepare_process(chunk, task) if own_process else None
+            outcome = None
+            if own_process:
+                outcome = self._prepare_process(chunk, task, suspect=job.lapses > 0)
             began = monotonic()
             outcome = outcome or refuse(chunk, job, began)
             if outcome is not None:
@@ -314,7 +315,9 @@ class Hand(threading.Thread):
             except (JobTimeout, JobInterrupted):
                 continue
 
-    def _prepare_process(self, chunk: Chunk, task: Task[..., Any]) -> Outcome | None:
+    def _prepare_process(
+        self, chunk: Chunk, task: Task[..., Any], *, suspect: bool
+    ) -> Outcome | None:
         """Start a process if there is none; None if the job can run, there or in this thread."""
         if self._process is not None and not self._process.alive:
             self._process.close(timeout=0)
@@ -325,7 +328,9 @@ class Hand(threading.Thread):
         if self._hand_context.target is not None:
             began = monotonic()
             try:
-                self._process = JobProcess(self._hand_context.target)
+                self._process = self._hands.processes.start(
+                    self._hand_context.target, suspect=suspect
+                )
                 # Not counted as waiting: put back, the job would meet a hand without a process.
                 chunk.start_until += monotonic() - began
                 return None
@@ -350,6 +355,8 @@ class Hand(threading.Thread):
             if process is not None:
                 return process.run(job, last_look)
             if task.mode == "async":
+                import asyncio
+
                 return asyncio.run(run_async(self._app, task, job, last_look))
             return run(self._app, task, job, last_look)
         except ProcessGone as error:

@@ -42,7 +42,7 @@ ERRORS: dict[str, type[BaseException]] = {
 
 
 class _OtherProcess(NamedTuple):
-    end: Callable[[], None]
+    end: Callable[[], object]
     package: str
 
 
@@ -63,7 +63,7 @@ def interrupt(thread: int, reason: str) -> None:
 
 
 @contextmanager
-def also_interrupt(end: Callable[[], None], package: str) -> Generator[None]:
+def also_interrupt(end: Callable[[], object], package: str) -> Generator[None]:
     """If this thread is interrupted inside the block, also call `end`, on another thread.
 
     `package` is the library that waits for the other process, and must not be cut off there.

@@ -1,7 +1,8 @@
 """A process that runs single jobs: for `mode="process"`, and for jobs whose process died before.
 
-It is used again for the next job (see `idle_processes`). A message is a length and msgpack, over a
-socket pair; nothing is pickled:
+The latter are forked from a template where that is possible (`forked_process.py`). It is used again
+for the next job (see `idle_processes`). A message is a length and msgpack, over a socket pair;
+nothing is pickled:
 
     worker -> process   a job
     process -> worker   empty: may it still start?      worker -> process   None, or its outcome
@@ -15,7 +16,6 @@ If the worker dies, the process ends at once: the store gives the job to another
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import logging
 import os
@@ -27,7 +27,7 @@ import struct
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -35,14 +35,16 @@ import msgspec
 from penstock.app.log_lines import LogOutput, log_output, log_to_stderr
 from penstock.flows.flow import Flow
 from penstock.job import Job, Outcome, Parcel
+from penstock.worker.forked_process import START_SECONDS, ForkedProcess, ProcessTemplate
 from penstock.worker.last_words import LastWords, keep_last_words
 from penstock.worker.memory_use import memory_of
 
 if TYPE_CHECKING:
+    import asyncio
+
     from penstock.app.app import App
     from penstock.run.attempt import LastLook
 
-START_SECONDS = 60.0
 _LENGTH = struct.Struct("<I")
 _LOOK_SECONDS = 0.5
 _DISCONNECT_SECONDS = 1.0  # without a job, then it has no connection to the store
@@ -67,21 +69,17 @@ class ProcessUnstartable(Exception):
 class JobProcess:
     """The worker's side."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, template: ProcessTemplate | None = None) -> None:
         ours, theirs = socket.socketpair()
         self._socket = ours
         self._words = LastWords()
         self.memory = 0  # bytes, when last looked at
+        self._forgotten = False
         with theirs:
-            number, words = theirs.fileno(), self._words.descriptor
-            arguments = [str(number), str(os.getpid()), str(words), target, *(log_output() or ())]
+            words = self._words.descriptor
             try:
-                self._process = subprocess.Popen(
-                    [*_COMMAND, *arguments],
-                    pass_fds=[number, words],
-                    stdin=subprocess.DEVNULL,
-                    start_new_session=True,  # its whole group is ended together
-                )
+                forked = None if template is None else template.fork(theirs, words)
+                self._process = forked or _start(target, theirs.fileno(), words)
             except BaseException:
                 ours.close()
                 self._words.close()
@@ -98,6 +96,10 @@ class JobProcess:
     def alive(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def forked(self) -> bool:
+        return isinstance(self._process, ForkedProcess)
+
     def run(self, job: Job[Any], last_look: LastLook) -> Outcome | None:
         """Run the job there; ProcessGone if the process ends before it answers.
 
@@ -111,7 +113,7 @@ class JobProcess:
             return typed_outcome(_answer.decode(message))
         except (OSError, EOFError):
             self._end(timeout=0)
-            death = describe_exit(self._process.returncode)
+            death = describe_exit(self._process.wait())
             gone = ProcessGone(death, self._words.evidence(job.id, death, self.memory))
             self._words.close()
             raise gone from None
@@ -141,10 +143,24 @@ class JobProcess:
             self._process.wait(timeout)
         self.kill()  # the whole group: processes that the job left behind, too
         self._process.wait()
+        if isinstance(self._process, ForkedProcess) and not self._forgotten:
+            self._forgotten = True
+            self._process.forget()
 
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
+
+
+def _start(target: str, number: int, words: int) -> subprocess.Popen[bytes]:
+    """A new process, which imports the app."""
+    arguments = [str(number), str(os.getpid()), str(words), target, *(log_output() or ())]
+    return subprocess.Popen(
+        [*_COMMAND, *arguments],
+        pass_fds=[number, words],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,  # its whole group is ended together
+    )
 
 
 _answer = msgspec.msgpack.Decoder(Outcome | None)
@@ -185,7 +201,9 @@ def receive(connection: socket.socket) -> bytes:
     )
 
 
-def receive_from(process: subprocess.Popen[bytes], connection: socket.socket) -> bytes:
+def receive_from(
+    process: subprocess.Popen[bytes] | ForkedProcess, connection: socket.socket
+) -> bytes:
     """The next message of the process; EOFError if it ends before.
 
     Its end alone does not close the socket: processes that it forked have that open, too.
@@ -257,9 +275,8 @@ class _Reader(threading.Thread):
 
 
 def main(number: int, parent: int, words: int, target: str, *output: str) -> None:
-    """The process's side: run jobs one by one until the worker closes the socket."""
+    """The process's side: import the app, and run jobs until the worker closes the socket."""
     from penstock.app.locate import load_app
-    from penstock.run.attempt import run, run_async
 
     die_with_parent(parent)
     if output:
@@ -267,11 +284,19 @@ def main(number: int, parent: int, words: int, target: str, *output: str) -> Non
     keep_last_words(words)
     app = load_app(target)
     _ = app.broker  # what that imports is not part of the first job's time
-    connection = socket.socket(fileno=number)
+    serve(app, socket.socket(fileno=number))
+
+
+def serve(app: App, connection: socket.socket) -> None:
+    """Run jobs one by one until the worker closes the socket."""
+    from penstock.run.attempt import run, run_async
+
     reader = _Reader(connection)
     reader.start()
-    send(connection, b"")
-    with asyncio.Runner() as runner:
+    with suppress(OSError):  # the worker may be dead already: the reader hears of it
+        send(connection, b"")
+    runner: asyncio.Runner | None = None
+    with ExitStack() as until_end:
         while (job := reader.next_job(app)) is not None:
             task = app.task_named(job.task)
             if task is None:
@@ -279,6 +304,10 @@ def main(number: int, parent: int, words: int, target: str, *output: str) -> Non
                     1
                 )  # the code has changed since this process started: a new one knows the task
             if task.mode == "async":
+                if runner is None:
+                    import asyncio
+
+                    runner = until_end.enter_context(asyncio.Runner())
                 outcome = runner.run(run_async(app, task, job, reader.last_look))
             else:
                 outcome = run(app, task, job, reader.last_look)

@@ -16,8 +16,7 @@ import os
 import tempfile
 import time
 from collections import deque
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -25,18 +24,18 @@ from penstock.enqueue.secrets import has_secrets
 from penstock.run.current import CURRENT
 from penstock.run.describe_error import LONGEST_TRACEBACK
 from penstock.run.error_text import error_text
+from penstock.worker.memory_use import out_of_memory_kills
 
 LOGGED = 16 * 1024
 MOST_LINES = 40
 LONGEST_LINE = 300
 _STACK_BYTES = 8 * 1024
-_CGROUP = Path("/sys/fs/cgroup")
 
 
 class LastWords:
     """The reader's side: makes the memory, hands its descriptor to the process, reads it later."""
 
-    def __init__(self) -> None:
+    def __init__(self, kills: Callable[[], int | None] = out_of_memory_kills) -> None:
         if hasattr(os, "memfd_create"):
             self.descriptor = os.memfd_create("penstock-last-words")
         else:
@@ -44,15 +43,15 @@ class LastWords:
                 self.descriptor = os.dup(file.fileno())
         os.ftruncate(self.descriptor, LOGGED)
         os.lseek(self.descriptor, LOGGED, os.SEEK_SET)  # where the process writes its stacks
-        self._out_of_memory = out_of_memory_kills()
+        self._kills = kills
+        self._kills_before = kills() or 0
 
     def evidence(self, job_id: str, death: str, memory: int) -> str:
         """The error of a job whose process died: how, and the memory that it used in bytes."""
         text = f"ProcessDied: the process that ran it died: {death}"
         if memory:
             text += f"; it used {memory >> 20} MB of memory"
-        kills = out_of_memory_kills()
-        if "SIGKILL" in death and kills is not None and kills > (self._out_of_memory or 0):
+        if "SIGKILL" in death and (self._kills() or 0) > self._kills_before:
             text += "; the kernel killed a process of this cgroup for lack of memory meanwhile"
         parts: list[str] = []
         if lines := self._lines(job_id):
@@ -115,14 +114,3 @@ def keep_last_words(descriptor: int) -> None:
     logging.getLogger().addHandler(LastWordsHandler(descriptor))
     if not faulthandler.is_enabled():  # else the user wants the stacks elsewhere
         faulthandler.enable(descriptor)
-
-
-def out_of_memory_kills() -> int | None:
-    """How many processes of this cgroup the kernel has killed for lack of memory, if known."""
-    try:
-        own = Path("/proc/self/cgroup").read_text(encoding="utf-8").rpartition("0::/")[2].strip()
-        events = _CGROUP / own / "memory.events"
-        counts = dict(line.split() for line in events.read_text(encoding="ascii").splitlines())
-        return int(counts["oom_kill"])
-    except (OSError, ValueError, IndexError, KeyError):
-        return None

@@ -11,41 +11,53 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from penstock.broker.call_deadline import CallDeadline
 from penstock.broker.protocol import Broker
 from penstock.broker.views import WorkerRow
 
-_RETRY_SECONDS = 1.0  # after a renewal that failed
+_LOOK_SECONDS = 1.0  # until the next try after a renewal that failed, and to see another lease
 
 
 class LeaseRenewal(threading.Thread):
-    """Renews the rows that `rows` returns, every third of the lease, until `stop`."""
+    """Renews the rows that `rows` returns, every third of the lease, until `stop`.
+
+    `lease` is asked every second: it may change while this runs.
+    """
 
     def __init__(
         self,
         broker: Broker,
-        lease: float,
+        lease: Callable[[], float],
         rows: Callable[[], Sequence[WorkerRow]],
         failed: Callable[[Exception], object],
+        deadline: CallDeadline,
     ) -> None:
         super().__init__(name="penstock-heartbeat", daemon=True)
         self._broker = broker
-        self._every = lease / 3
+        self._lease = lease
         self._rows = rows
         self._failed = failed
+        self._deadline = deadline
         self._stopped = threading.Event()
         self.reaching_since: float | None = None  # monotonic; None: the last renewal failed
 
     def run(self) -> None:
-        pause = self._every
-        while not self._stopped.wait(pause):
+        with self._deadline.within():
+            self._renew_until_stopped()
+
+    def _renew_until_stopped(self) -> None:
+        renewed_at, every = time.monotonic(), self._lease() / 3
+        while not self._stopped.wait(min(every, _LOOK_SECONDS)):
             try:
+                every = self._lease() / 3
+                if time.monotonic() < renewed_at + every:
+                    continue
                 if rows := self._rows():
                     self._broker.renew(rows)
                     self.reaching_since = self.reaching_since or time.monotonic()
-                pause = self._every
+                renewed_at = time.monotonic()
             except Exception as error:
                 # A connection that went dead has cost a third of the lease already.
-                pause = min(self._every, _RETRY_SECONDS)
                 self.reaching_since = None
                 self._failed(error)
 

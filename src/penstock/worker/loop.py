@@ -17,16 +17,15 @@ import socket
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from penstock.app.locate import loading, target_of
-from penstock.app.version import release
+from penstock.app.version import RELEASE
 from penstock.broker.values import RETENTION_SECONDS
-from penstock.broker.views import LEASE_SECONDS, WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.errors import Refused
 from penstock.job import Job, put_back
 from penstock.run.batch import most_together
@@ -44,6 +43,7 @@ from penstock.worker.memory_use import memory_of
 from penstock.worker.outbox import Outbox
 from penstock.worker.running_slots import Flag, RunningSlots, Vitals
 from penstock.worker.start_check import StartCheck
+from penstock.worker.stop_phases import ENDING_SECONDS, LAST_SECONDS, Phase, StopPhases
 from penstock.worker.store_calls import StoreCalls
 from penstock.worker.upkeep import Upkeep
 
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 
 _CANCEL_SECONDS = 1.0  # how often the store is asked what was cancelled
 _NOT_STARTED_SECONDS = 0.25  # how often jobs that were not started in time are put back
-_ENDING_SECONDS = 2.0  # for interrupted jobs to end
-_LAST_SECONDS = 5.0  # for the last outcomes to be stored
 _CLOSE_SECONDS = 5.0  # for idle threads to end
 _COUNT_SECONDS = 0.1  # how often a draining worker counts what is left
 
@@ -63,19 +61,12 @@ monotonic = time.monotonic
 Detached = Literal["leave", "beside", "here"]
 
 
-class Phase(IntEnum):
-    WORKING = 0
-    DRAINING = 1  # claims nothing more, lets what runs end
-    ENDING = 2  # has interrupted what runs
-    LEAVING = 3  # has put back what does not end, and settles the last outcomes
-    OVER = 4
-
-
 class Worker:
     """Runs an app's jobs in this process, from `work()` until it is stopped or drained.
 
-    `queues` None is every queue. `drain`: end when nothing is left to run now or later. `grace`:
-    how long running jobs may take to end after `stop`; the rest is put back, uncounted.
+    `queues` None is every queue. `lease` None: as its queues say. `drain`: end when nothing is left
+    to run now or later. `grace`: how long running jobs may take to end after `stop`; the rest is
+    put back, uncounted.
     `heartbeat=False`: a supervisor renews the lease, and shares `slots`. `on_stuck` is called when
     a job does not end at its timeout, and has this process replaced; without it a new thread takes
     over. Detached jobs are left to other workers ("leave"), run by a launcher beside this worker,
@@ -90,7 +81,7 @@ class Worker:
         threads: int = 10,
         async_slots: int = 100,
         tags: Collection[str] = (),
-        lease: float = LEASE_SECONDS,
+        lease: float | None = None,
         grace: float = 25.0,
         drain: bool = False,
         id: str | None = None,
@@ -108,8 +99,7 @@ class Worker:
         self._host = socket.gethostname()  # once: the call releases the interpreter
         self.id = id or f"{self._host}-{os.getpid()}-{secrets.token_hex(3)}"
         self.queues = None if queues is None else tuple(sorted(queues))
-        self.lease = lease
-        self.grace = grace
+        self._own_lease = lease
         self.heartbeat = heartbeat
         self.retiring = False
         self.drained = False  # it ended because no job was left
@@ -120,9 +110,7 @@ class Worker:
         self._detached = detached
         self._tags = frozenset(tags)
         self._started_at = self.broker.clock.now()
-        self._phase = Phase.WORKING
-        self._stops = 0
-        self._phase_until = 0.0  # when this phase ends
+        self._stop = StopPhases(grace)
         self._own_slots = slots is None
         self._slots = slots or RunningSlots(threads + async_slots)
         self._done: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
@@ -132,8 +120,9 @@ class Worker:
         self._target = target or target_of(app)
         processes, apart = self._target is not None, self.broker.traits.apart
         self._claims = ClaimPlan(threads, async_slots, processes=processes, apart=apart)
-        upkeep = partial(Upkeep, declared=app.schedules.declared, sending=app.sending)
-        self._upkeep = upkeep(self.broker, self.broker.clock, self.id, retention, lease)
+        upkeep = partial(Upkeep, declared=app.schedules.declared, subscribe=app.topics.declare)
+        own = (self.id, retention, self.lease)
+        self._upkeep = upkeep(self.broker, self.broker.clock, *own, sending=app.sending)
         context = HandContext(app, self._slots, self._start_check, self._report, self._target)
         self._pool = HandPool(context, threads, async_slots, self._stuck, self._publish)
         self._failures = FailureLog(app)
@@ -142,6 +131,11 @@ class Worker:
         self._began: tuple[str, ...] = ()  # as the last renewal named them
         self._hints = HintBackoff(free=4, first=0.001, longest=0.05)
         self._count_at = self._renewed_at = self._upkeep_at = self._put_back_at = 0.0
+
+    @property
+    def lease(self) -> float:
+        """Its own, or that of its queues."""
+        return self._own_lease or self.app.queues.lease(self.queues)
 
     @property
     def stale(self) -> int:
@@ -166,7 +160,7 @@ class Worker:
             pid=os.getpid(),
             lease=self.lease,
             started_at=self._started_at,
-            penstock=release(),
+            penstock=RELEASE,
             code=self.app.code,
             claimed_at=self.health.claimed_at,
             running=self._claims.running(),
@@ -179,7 +173,7 @@ class Worker:
 
         Safe in a signal handler.
         """
-        self._stops = max(2 if now else 1, self._stops + 1)
+        self._stop.ask(now=now)
         self._done.put(None)
         self.broker.wake()
 
@@ -194,15 +188,16 @@ class Worker:
         self.app.schedules.declared()  # a wrong schedule is refused now
         self._publish()  # before the first job, which may kill this process
         self._pool.start()
-        try:
-            while self._phase is not Phase.OVER:
-                try:
-                    self._step()
-                except KeyboardInterrupt as error:
-                    self._store.failed(error)  # the store's answer may be lost
-                    self.stop()
-        finally:
-            self._close()
+        with self._stop.deadline.within():
+            try:
+                while self._stop.phase is not Phase.OVER:
+                    try:
+                        self._step()
+                    except KeyboardInterrupt as error:
+                        self._store.failed(error)  # the store's answer may be lost
+                        self.stop()
+            finally:
+                self._close()
 
     def _refresh_tasks(self) -> None:
         tasks = self.app.known_tasks(detached=None if self._detached == "here" else False)
@@ -231,8 +226,8 @@ class Worker:
         now = monotonic()
         if now >= self._failures.due_at:
             self._failures.log_suppressed()
-        self._advance_phase(now)
-        if self._phase is Phase.OVER:
+        self._advance_phase()
+        if self._stop.phase is Phase.OVER:
             return
         for chunk in self._claims.due(now):
             self._pool.give(chunk)
@@ -242,36 +237,37 @@ class Worker:
         if self._renew_and_upkeep(now) and not self._settle_and_claim(now):
             self._wait(monotonic())
 
-    def _advance_phase(self, now: float) -> None:
+    def _advance_phase(self) -> None:
         """Go on to the next phase when it is time."""
-        if self._stops and self._phase is Phase.WORKING:
-            self._phase, self._phase_until = Phase.DRAINING, now + self.grace
+        stop = self._stop
+        if stop.asked and stop.phase is Phase.WORKING:
+            stop.enter(Phase.DRAINING, stop.grace)
             self._start_check.closed = "shutdown"
             self.health.draining = True
             log.info(
                 "draining: %d jobs have %g s to end, the rest is put back",
                 self._claims.running(),
-                self.grace,
+                stop.grace,
             )
             self._claims.gathering.forget()
             for chunk in list(self._claims.live.values()):
                 self._put_back(chunk, "shutdown")
-        if self._phase is Phase.DRAINING and (self._stops > 1 or now >= self._phase_until):
-            self._phase, self._phase_until = Phase.ENDING, now + _ENDING_SECONDS
+        if stop.phase is Phase.DRAINING and (stop.asked > 1 or stop.over()):
+            stop.enter(Phase.ENDING, ENDING_SECONDS)
             self._pool.interrupt("shutdown")
-        if self._phase is Phase.ENDING and now >= self._phase_until:
-            self._phase, self._phase_until = Phase.LEAVING, now + _LAST_SECONDS
+        if stop.phase is Phase.ENDING and stop.over():
+            stop.enter(Phase.LEAVING, LAST_SECONDS)
             self.clean = not self._pool.abandon() and self.clean
-        if self._phase and not (self._claims.live or self._outbox.pairs):
-            self._phase = Phase.OVER
-        if self._phase is Phase.LEAVING and now >= self._phase_until:
+        if stop.phase and not (self._claims.live or self._outbox.pairs):
+            stop.phase = Phase.OVER
+        if stop.phase is Phase.LEAVING and stop.over():
             log.error(
                 "worker %s exits with %d outcomes that the store did not take: these jobs run "
                 "again when its lease ends",
                 self.id,
                 len(self._outbox.pairs),
             )
-            self._phase = Phase.OVER
+            stop.phase = Phase.OVER
 
     def _renew_and_upkeep(self, now: float) -> bool:
         """Renew, do upkeep, put back what was not started; False if the store does not answer."""
@@ -289,7 +285,7 @@ class Worker:
             self._start_check.cancelled = renewed.cancelled
             if renewed.cancelled:
                 self._end_cancelled(renewed.cancelled)
-        due = now >= self._upkeep_at and self._phase is Phase.WORKING
+        due = now >= self._upkeep_at and self._stop.phase is Phase.WORKING
         if due and not self._do_upkeep(now):
             return False
         if now >= self._put_back_at and live:
@@ -304,6 +300,7 @@ class Worker:
         self._upkeep_at = now + self._upkeep.every
         self._refresh_tasks()
         try:
+            self.app.queues.refresh(self.broker, self.app.name, self._start_check.version())
             self._upkeep.run_due()
         except Exception as error:
             self._store.failed(error)
@@ -332,9 +329,9 @@ class Worker:
         outbox = self._outbox
         if self._store.fell_due():
             self._claim_soon(now)
-        requests = self._claims.requests(now) if self._phase is Phase.WORKING else []
+        requests = self._claims.requests(now) if self._stop.phase is Phase.WORKING else []
         due = [request for request in requests if now >= request.kind.due_at]
-        if not due and outbox.pairs:
+        if not due and outbox.waits(now):
             due = requests[-1:]  # the outcomes need a call anyway: claim in the same one
         for request in due:
             # Before the claim, so that a later change is noticed.
@@ -355,7 +352,7 @@ class Worker:
         return jobs
 
     def _sent(self) -> None:
-        for chunk, count in self._outbox.sent():
+        for chunk, count in self._outbox.sent(self._store.left, monotonic()):
             self._claims.settled(chunk, count)
             self._pool.settled(chunk)
 
@@ -391,7 +388,7 @@ class Worker:
 
     def _wait(self, now: float) -> None:
         """Sleep until there is something to do."""
-        claims, outbox, working = self._claims, self._outbox, self._phase is Phase.WORKING
+        claims, outbox, working = self._claims, self._outbox, self._stop.phase is Phase.WORKING
         requests = claims.requests(now) if working else []
         until = [
             now + self.lease / 3,
@@ -403,7 +400,7 @@ class Worker:
             until.append(outbox.flush_at)
         if claims.live:
             until.append(self._put_back_at)
-        until.append(self._upkeep_at if working else self._phase_until)
+        until.append(self._upkeep_at if working else self._stop.until)
         if (hold_off_until := claims.hold_off_until(now)) is not None:
             until.append(hold_off_until)
         if requests and (due_in := self._store.due_in) is not None:
@@ -428,13 +425,13 @@ class Worker:
         except Exception as error:
             self._store.failed(error)
         if self.drained:
-            self._phase = Phase.OVER
+            self._stop.phase = Phase.OVER
         return self.drained
 
     def _listen(self, timeout: float) -> None:
         self._listening = True
         try:
-            if not self._done.empty() or self._stops > self._phase:
+            if not self._done.empty() or self._stop.asked > self._stop.phase:
                 return
             hint = self.broker.wait(self.queues, max(0.0, timeout))
         except Exception as error:
@@ -491,7 +488,7 @@ class Worker:
             self._pool.settled(chunk)  # no hand may wait any longer
         self._publish()
         self._failures.log_suppressed()
-        self._upkeep.close(_LAST_SECONDS)
+        self._upkeep.close(LAST_SECONDS)
         self.clean = self._pool.close(_CLOSE_SECONDS if self.clean else 0.1) and self.clean
         if self.heartbeat and not self._claims.live:
             with suppress(Exception):  # else its lease ends by itself

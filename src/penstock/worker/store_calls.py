@@ -57,6 +57,7 @@ class StoreCalls:
         self._pause = _FIRST_PAUSE
         self._failures = 0
         self._resending = False
+        self.left: list[Pair] = []  # of the last exchange: outcomes whose server is away
         self._outage = OutageLog("tried again; jobs that run go on, nothing new is claimed")
         self._outage_logged = False
 
@@ -88,6 +89,7 @@ class StoreCalls:
             except Exception as again:
                 self.failed(again)
                 return None
+        self.left = [pair for pair, taken in zip(pairs, accepted, strict=True) if taken is None]
         self._count(pairs, accepted)
         self._failures = 0
         self._pause = _FIRST_PAUSE
@@ -150,8 +152,8 @@ class StoreCalls:
             return False
         return isinstance(error, _BAD_VALUE) or self._failures >= _TRIES
 
-    def _one_by_one(self, pairs: Sequence[Pair]) -> list[bool]:
-        accepted: list[bool] = []
+    def _one_by_one(self, pairs: Sequence[Pair]) -> list[bool | None]:
+        accepted: list[bool | None] = []
         for job, outcome in pairs:
             try:
                 accepted += self._broker.settle([(job, outcome)])
@@ -164,11 +166,11 @@ class StoreCalls:
                 accepted += self._broker.settle([(job, _unstorable(outcome, error))])
         return accepted
 
-    def _count(self, pairs: Sequence[Pair], accepted: Sequence[bool]) -> None:
-        self.settled += len(pairs)
+    def _count(self, pairs: Sequence[Pair], accepted: Sequence[bool | None]) -> None:
+        self.settled += len(pairs) - len(self.left)
         if all(accepted):
             return
-        refused = [pair for pair, taken in zip(pairs, accepted, strict=True) if not taken]
+        refused = [pair for pair, taken in zip(pairs, accepted, strict=True) if taken is False]
         self.settled -= len(refused)
         if self._resending:
             return  # sent twice: the first call was carried out, only its answer was lost

@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -23,17 +23,17 @@ import msgspec
 
 from penstock.app.locate import load_app
 from penstock.app.store_retry import open_when_reachable
-from penstock.app.version import release
+from penstock.broker.call_deadline import CallDeadline
 from penstock.broker.values import RETENTION_SECONDS
-from penstock.broker.views import LEASE_SECONDS, WorkerRow
+from penstock.broker.views import WorkerRow
 from penstock.errors import Refused
 from penstock.job import State
 from penstock.run.attempt import timed_out
 from penstock.worker.child import ChildConfig
-from penstock.worker.child_process import FROZEN_SECONDS, Child
+from penstock.worker.child_process import FROZEN_SECONDS, Child, row_of
 from penstock.worker.dead_workers import DeadWorkers
 from penstock.worker.failure_log import FailureLog
-from penstock.worker.health import RED_AFTER, Answer, serve
+from penstock.worker.health import RED_AFTER, Answer
 from penstock.worker.job_process import describe_exit
 from penstock.worker.lease_renewal import LeaseRenewal
 from penstock.worker.memory_use import memory_of
@@ -52,7 +52,9 @@ _CHECK_SECONDS = 0.1
 _MEMORY_SECONDS = 1.0
 _OVERDUE_SECONDS = 0.5  # no pulse, and a job this far past its deadline: it holds the interpreter
 SILENCE_SECONDS = 60.0  # more than the longest call of a worker to its store takes
-_LEAVE_SECONDS = 10.0  # beyond the grace, for a child to put back the rest and exit
+LEAVE_SECONDS = 10.0  # beyond the grace, for a child to put back the rest and exit
+REPORT_SECONDS = 2.0  # beyond that, to tell the store of children that were killed
+_CUT_SECONDS = 1.0  # to a call under way when it is stopped: the children must hear of it
 _QUICK_DEATH_SECONDS = 5.0  # a child that dies sooner is restarted after a growing pause
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 5.0
 _MOST_FAILED_STARTS = 5  # children in a row that died before they were ready
@@ -82,7 +84,7 @@ class Supervisor:
         queues: Collection[str] | None = None,
         tags: Collection[str] = (),
         drain: bool = False,
-        lease: float = LEASE_SECONDS,
+        lease: float | None = None,
         grace: float = 25.0,
         max_memory: int | None = None,
         health_port: int | None = None,
@@ -129,6 +131,7 @@ class Supervisor:
         self._stops = 0  # how often `stop` was called
         self._stops_passed_on = 0  # of those, how many the children know of
         self._leave_until = 0.0
+        self._deadline = CallDeadline()  # of its calls to the store, once it stops
         self._wanted_children = self.processes
         self._start_at = 0.0
         self._pause = _PAUSE_FIRST
@@ -157,6 +160,7 @@ class Supervisor:
 
         Safe in a signal handler.
         """
+        self._deadline.at = min(self._deadline.at, monotonic() + _CUT_SECONDS)
         self._stops = max(2 if now else 1, self._stops + 1)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -168,11 +172,13 @@ class Supervisor:
 
         A store that is away is waited for; a wrong URL or password, or another schema, raises.
         """
-        with ExitStack() as stack:
+        with self._deadline.within(), ExitStack() as stack:
             if threading.current_thread() is threading.main_thread():
                 for number in (signal.SIGTERM, signal.SIGINT):
                     stack.callback(signal.signal, number, signal.signal(number, self._on_signal))
             if self.health_port is not None:
+                from penstock.worker.health_server import serve
+
                 pages = serve(self.health_port, self._live, self._ready)
                 self.health_port = stack.enter_context(pages)
             if not self._open_store():
@@ -181,7 +187,8 @@ class Supervisor:
             return self._run()
 
     def _run(self) -> int:
-        renewal = LeaseRenewal(self.app.broker, self._config.lease, self._rows, self._outage.log)
+        broker = self.app.broker
+        renewal = LeaseRenewal(broker, self._lease, self._rows, self._outage.log, self._deadline)
         self._renewal = renewal
         renewal.start()
         if self._config.detached:
@@ -286,7 +293,8 @@ class Supervisor:
                 grace,
             )
         self._stops_passed_on = self._stops
-        self._leave_until = now + grace + _LEAVE_SECONDS
+        self._leave_until = now + grace + LEAVE_SECONDS
+        self._deadline.at = self._leave_until + REPORT_SECONDS
         for child in self.children:
             child.send("now" if at_once else "drain")
             child.leave_until = self._leave_until
@@ -380,7 +388,7 @@ class Supervisor:
     def _retire(self, child: Child, now: float) -> None:
         if not child.retired:
             child.retired = True
-            child.leave_until = now + self._config.grace + _LEAVE_SECONDS
+            child.leave_until = now + self._config.grace + LEAVE_SECONDS
 
     def _kill_frozen(self, child: Child, overdue: list[HeldJob]) -> None:
         """A job past its timeout holds the interpreter: only killing the process ends it."""
@@ -429,8 +437,6 @@ class Supervisor:
         death = child.killed_because or describe_exit(code)
         evidence = {job.id: child.words.evidence(job.id, death, vitals.memory) for job in begun}
         child.close()
-        self._dead.add(child.id, evidence, now, clean=clean)
-        self._dead.report(now)
         if clean:
             log.info("child %d has exited", child.pid)
         else:
@@ -442,6 +448,9 @@ class Supervisor:
                 job_list(held),
                 then,
             )
+        # Logged before the store is told, which may take as long as an outage.
+        self._dead.add(child.id, evidence, now, clean=clean)
+        self._dead.report(now)
         if flags & Flag.READY:
             self._failed_starts = 0
         elif not self.draining:
@@ -452,28 +461,16 @@ class Supervisor:
             self._start_at = now + self._pause
             self._pause = min(_PAUSE_LONGEST, self._pause * 2)
 
-    def _rows(self) -> list[WorkerRow]:
-        return [self._row(child) for child in list(self.children)]
+    def _lease(self) -> float:
+        """The lease of the children, as their queues have it now."""
+        app, own = self.app, self._config.lease
+        if own is None:
+            with suppress(Exception):  # the renewal that follows says what is wrong
+                app.queues.refresh(app.broker, app.name, app.broker.traits.rules_version())
+        return own or app.queues.lease(self._config.queues)
 
-    def _row(self, child: Child) -> WorkerRow:
-        vitals = child.slots.vitals
-        return WorkerRow(
-            id=child.id,
-            app=self.app.name,
-            tasks=self.app.known_tasks(detached=False),
-            tags=frozenset(self._config.tags),
-            queues=self._config.queues,
-            host=socket.gethostname(),
-            pid=child.pid,
-            lease=self._config.lease,
-            started_at=child.started_at,
-            penstock=release(),
-            code=self.app.code,
-            claimed_at=vitals.claimed_at or None,
-            running=vitals.running,
-            began=child.slots.began(),
-            stale=vitals.stale,
-        )
+    def _rows(self) -> list[WorkerRow]:
+        return [row_of(child, self.app, self._config) for child in list(self.children)]
 
     def _live(self) -> Answer:
         waits = self._waits_for is not None

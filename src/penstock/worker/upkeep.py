@@ -38,6 +38,7 @@ class Upkeep:
     """Recovers jobs of dead workers every 1.5 s, gauges every minute, prunes hourly.
 
     `declared` returns the schedules of this worker's code; slots are decided when they are due.
+    `subscribe` puts its subscriptions, once.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Upkeep:
         lease: float = LEASE_SECONDS,
         *,
         declared: Callable[[], Mapping[str, Schedule]] = _no_schedules,
+        subscribe: Callable[[], object] = _no_schedules,
         sending: Sending = nullcontext,
     ) -> None:
         self.retention = retention  # None: nothing is ever forgotten
@@ -64,6 +66,7 @@ class Upkeep:
         self._gauge_phase = zlib.crc32(worker_id.encode()) % 50
         self._gauge_at = now + self._until_gauge()
         self._pruning: threading.Thread | None = None
+        self._subscribe = subscribe
         self._timetable = Timetable(broker, clock, declared, worker_id, sending)
 
     def run_due(self) -> int:
@@ -88,6 +91,7 @@ class Upkeep:
                     target=self._prune, args=(self.retention,), name="penstock-prune", daemon=True
                 )
                 self._pruning.start()
+        self._subscribe()
         self._timetable.turn(SLOTS_SECONDS)
         return recovered
 

@@ -9,7 +9,8 @@
     def confirm(order: int) -> None: ...
 
 `manage.py penstock_worker` runs the jobs. The store is read from Django's settings when it is first
-needed, never at import time: PENSTOCK = {"URL": ...} or {"DATABASE": alias}.
+needed, never at import time: PENSTOCK = {"URL": ...} or {"DATABASE": alias}. "KEYS" (a key ring, or
+keys) or "KEY_FILE" in it encrypts what is stored.
 """
 
 # Django brings no types.
@@ -28,6 +29,8 @@ from django.conf import settings
 from django.db import close_old_connections, connections
 
 from penstock.app.app import App
+from penstock.app.key_file import chosen_keys
+from penstock.app.key_ring import KeyRing
 from penstock.app.settings import ResolvedUrl
 from penstock.errors import Refused
 from penstock.job import Job
@@ -55,6 +58,10 @@ class DjangoApp(App):
             return ResolvedUrl(url, "PENSTOCK_URL")
         alias = _setting("DATABASE") or "default"
         return ResolvedUrl(url_of(alias), f"the database {alias} of the settings")
+
+    def configured_keys(self) -> KeyRing | None:
+        named = _setting("KEYS"), _setting("KEY_FILE")
+        return chosen_keys(*named, "in PENSTOCK of the settings") or super().configured_keys()
 
     @property
     def alias(self) -> str | None:
@@ -111,11 +118,12 @@ def is_in_memory(alias: str) -> bool:
     return wrapper.vendor == "sqlite" and (name == ":memory:" or "mode=memory" in name)
 
 
-def _setting(name: str) -> str | None:
+def _setting(name: str) -> Any:
     chosen = cast("dict[str, Any]", getattr(settings, "PENSTOCK", {}))
-    if unknown := chosen.keys() - {"URL", "DATABASE"}:
+    if unknown := chosen.keys() - {"URL", "DATABASE", "KEYS", "KEY_FILE"}:
         raise Refused(
-            f"unknown key {min(unknown)!r} in PENSTOCK of Django's settings: use URL or DATABASE"
+            f"unknown key {min(unknown)!r} in PENSTOCK of Django's settings: use URL or DATABASE, "
+            "KEYS or KEY_FILE"
         )
     return chosen.get(name)
 

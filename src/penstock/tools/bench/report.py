@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.app.version import release
+from penstock.app.version import RELEASE
 from penstock.cli import output
 from penstock.tools.bench import due, measure, raw
 from penstock.tools.bench.claim import claim as measure_claim
@@ -87,7 +87,7 @@ def _say(progress_line: output.ProgressLine, *, json: bool) -> measure.Say:
 
 def _machine(path: Path) -> dict[str, Any]:
     return {
-        "penstock": release(),
+        "penstock": RELEASE,
         "python": platform.python_version(),
         "sqlite": sqlite3.sqlite_version,
         "system": f"{platform.system()} {platform.machine()}",

@@ -6,6 +6,7 @@ The store stays, so that the user can look around in it.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import tempfile
 import time
@@ -15,8 +16,10 @@ from typing import Any
 
 import msgspec
 
+from penstock.app.settings import mask
 from penstock.broker.filter import Filter
 from penstock.broker.protocol import Broker
+from penstock.brokers import demo_url
 from penstock.cli import output
 from penstock.cli.flows import drawn
 from penstock.cli.store_choice import use_store
@@ -39,10 +42,13 @@ _THREADS = 4
 class Demo:
     """One run of the demo."""
 
-    def __init__(self, printer: StepPrinter, folder: Path, thumbnails: int) -> None:
+    def __init__(
+        self, printer: StepPrinter, folder: Path, thumbnails: int, url: str | None = None
+    ) -> None:
         self.printer = printer
         self.folder = folder
-        self.url = f"sqlite:///{folder / 'jobs.db'}"
+        self.on_server = url is not None
+        self.url = url or f"sqlite:///{folder / 'jobs.db'}"
         self.thumbnails = thumbnails
         self.enqueued = 0
         self.killed: set[int] = set()
@@ -65,8 +71,12 @@ class Demo:
 
     def enqueue(self) -> None:
         printer = self.printer
-        printer.step("Enqueue jobs of several kinds into one SQLite file; no server is needed.")
-        printer.line(str(self.folder / "jobs.db"), "dim")
+        if self.on_server:
+            printer.step("Enqueue jobs of several kinds into a new store on this server.")
+            printer.line(mask(self.url), "dim")
+        else:
+            printer.step("Enqueue jobs of several kinds into one SQLite file; no server is needed.")
+            printer.line(str(self.folder / "jobs.db"), "dim")
         began = time.perf_counter()
         batch = tasks.thumbnail.enqueue_many([(number,) for number in range(self.thumbnails)])
         seconds = time.perf_counter() - began
@@ -252,11 +262,14 @@ class Demo:
             self.worker.check(what)
 
 
-def run_demo(jobs: int, *, json: bool = False) -> int:
-    """Run the demo with so many jobs in bulk: 0 if no job was lost or settled twice, else 1."""
+def run_demo(jobs: int, *, url: str | None = None, json: bool = False) -> int:
+    """Run the demo with so many jobs in bulk: 0 if no job was lost or settled twice, else 1.
+
+    In a store of its own: a file, or, with the URL of a server in Redis, keys under a new prefix.
+    """
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     printer = StepPrinter(silent=json)
-    demo = Demo(printer, folder, thumbnails=jobs)
+    demo = Demo(printer, folder, jobs, None if url is None else demo_url(url, folder.name))
     began = time.monotonic()
     with using_folder(folder), use_store(demo.url, None):
         try:
@@ -265,9 +278,9 @@ def run_demo(jobs: int, *, json: bool = False) -> int:
             demo.stop_worker()
             tasks.app.close()
     if json:
-        figures = {**msgspec.structs.asdict(proof), "holds": proof.holds, "store": demo.url}
+        figures = {**msgspec.structs.asdict(proof), "holds": proof.holds, "store": mask(demo.url)}
         output.print_json(figures)
     printer.step(f"That took {time.monotonic() - began:.0f} seconds. The store stays; look around:")
     for words in ("find task:penstock.tools.demo.tasks:unlucky", "history", "doctor"):
-        printer.line(f"{output.program()} {words} --url {demo.url}", "cyan")
+        printer.line(f"{output.program()} {words} --url {shlex.quote(mask(demo.url))}", "cyan")
     return 0 if proof.holds else 1

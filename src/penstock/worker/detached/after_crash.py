@@ -12,6 +12,7 @@ progress uses up its budget.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -50,10 +51,9 @@ def outcome_after_crash(
 ) -> Outcome:
     """The outcome of an attempt whose process ended without one; `death` says how."""
     error = ProcessDied(f"its process ended without an outcome: {death}")
-    try:
-        policy = policy_for(task.policy, read_body(job.body))
-    except Refused:
-        policy = task.policy
+    policy = task.policy_in(job.queue)
+    with suppress(Refused):
+        policy = policy_for(policy, read_body(job.body))
     text = f"ProcessDied: {error}"
     if not job.at_most_once:
         outcome = after_error(policy, job, error, text, now, started_at=started_at)

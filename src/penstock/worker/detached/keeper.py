@@ -24,7 +24,7 @@ import msgspec
 
 from penstock.app.log_lines import LogOutput, log_to_stderr
 from penstock.app.store_retry import until_it_answers
-from penstock.app.version import release
+from penstock.app.version import RELEASE
 from penstock.broker.views import Note, WorkerRow
 from penstock.errors import Refused
 from penstock.job import ENDED, Job, Outcome, State
@@ -235,7 +235,7 @@ class Keeper:
             pid=self._run_file.pid,
             lease=self._config.lease,
             started_at=app.clock.now() - (monotonic() - self._began),
-            penstock=release(),
+            penstock=RELEASE,
             running=1,
         )
 

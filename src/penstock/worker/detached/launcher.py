@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.app.version import release
+from penstock.app.version import RELEASE
 from penstock.broker.values import Wanted
 from penstock.broker.views import WorkerRow
 from penstock.errors import Refused
@@ -66,10 +66,10 @@ class Launcher(threading.Thread):
         self._app = app
         self._broker = app.broker
         self._config = config  # of the supervisor's children: same queues, tags, lease, grace
-        self._lease = config.lease
+        self._lease = config.lease or app.queues.lease(config.queues)
         self._folder = folder
         self._limit = limit
-        self._processes = WatchedProcesses(app, folder, config.lease)
+        self._processes = WatchedProcesses(app, folder, self._lease)
         self._host = socket.gethostname()
         self._started_at = self._broker.clock.now()
         self._stopped = False
@@ -284,6 +284,6 @@ class Launcher(threading.Thread):
             pid=os.getpid(),
             lease=self._lease,
             started_at=self._started_at,
-            penstock=release(),
+            penstock=RELEASE,
             code=self._app.code,
         )

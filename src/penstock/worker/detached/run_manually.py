@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.app.version import release
+from penstock.app.version import RELEASE
 from penstock.broker.values import Wanted
 from penstock.broker.views import WorkerRow
 from penstock.errors import Refused
@@ -90,7 +90,7 @@ def _claim(app: App, job: Job[Any], worker: str) -> Job[Any]:
         pid=os.getpid(),
         lease=_LEASE_SECONDS,
         started_at=broker.clock.now(),
-        penstock=release(),
+        penstock=RELEASE,
     )
     claimed = None
     others: list[Job[Any]] = []

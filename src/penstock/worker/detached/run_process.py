@@ -9,7 +9,6 @@ lease. It runs one job and exits.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
 import signal
@@ -42,6 +41,8 @@ from penstock.worker.job_process import (
 )
 
 if TYPE_CHECKING:
+    import asyncio
+
     from penstock.app.app import App
     from penstock.run.attempt import LastLook
     from penstock.task.task import Task
@@ -188,6 +189,8 @@ class _Interrupts(threading.Thread):
         from penstock.run.attempt import run
 
         if task.mode == "async":
+            import asyncio
+
             return asyncio.run(self._call_async(app, task, job, last_look))
         self._armed = True
         outcome = run(app, task, job, last_look)
@@ -198,6 +201,8 @@ class _Interrupts(threading.Thread):
     async def _call_async(
         self, app: App, task: Task[..., Any], job: Job[Any], last_look: LastLook
     ) -> Outcome | None:
+        import asyncio
+
         from penstock.run.attempt import run_async
 
         call = asyncio.ensure_future(run_async(app, task, job, last_look))

@@ -1,7 +1,7 @@
 """What a claim costs in a store with many other jobs, compared with an empty store.
 
 The other jobs are in a thousand queues, a tenth of them delayed and a tenth of them paused. Claims
-alternate between the two stores.
+alternate between the two stores. With few other jobs, as in a test, queues and rounds are fewer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from penstock.tools.bench.postgres.databases import BenchServer
 from penstock.tools.bench.tasks import app, held, other, wanted
 
 QUEUES = 1000
+_PER_QUEUE = 100  # at least
 _ROUNDS = 6
+_MANY = 100_000  # of fewer no figure is worth more than two rounds
 _CLAIMS = 20  # in each round
 _CLAIM = 100
 _DAY = 86400.0
@@ -31,8 +33,10 @@ _DAY = 86400.0
 
 def crowd(server: BenchServer, pending: int, say: Say) -> dict[str, float]:
     """Milliseconds: claims of 100 in the empty and the full store, count, pause and resume."""
+    queues = min(QUEUES, pending // _PER_QUEUE)
+    rounds = _ROUNDS if pending >= _MANY else 2
     with server.database() as alone, server.database() as crowded:
-        _fill(crowded, pending, say)
+        _fill(crowded, pending, queues, say)
         say(f"claims of {_CLAIM} jobs, in an empty store and in one with {pending:,} others")
         looked = [_first_claim(crowded) for _ in range(5)]
         small, large = open_broker(alone), open_broker(crowded)
@@ -40,7 +44,7 @@ def crowd(server: BenchServer, pending: int, say: Say) -> dict[str, float]:
             for broker in (small, large):
                 _claims(broker, ("wanted",))  # the first ones only warm up
             times: dict[Broker, list[float]] = {small: [], large: []}
-            for number in range(_ROUNDS):
+            for number in range(rounds):
                 for broker in (small, large) if number % 2 else (large, small):
                     times[broker] += _claims(broker, ("wanted",))
             anywhere = _claims(large, None)
@@ -51,7 +55,7 @@ def crowd(server: BenchServer, pending: int, say: Say) -> dict[str, float]:
             large.close()
     return {
         "pending": pending,
-        "queues": QUEUES,
+        "queues": queues,
         "claim_alone_ms": 1000 * median(times[small]),
         "claim_crowded_ms": 1000 * median(times[large]),
         "claim_any_ms": 1000 * median(anywhere),
@@ -62,12 +66,12 @@ def crowd(server: BenchServer, pending: int, say: Say) -> dict[str, float]:
     }
 
 
-def _fill(url: str, pending: int, say: Say) -> None:
-    per_queue = pending // QUEUES
+def _fill(url: str, pending: int, queues: int, say: Say) -> None:
+    per_queue = pending // queues
     tenth = [(number, TEXT) for number in range(per_queue // 10)]
     most = [(number, TEXT) for number in range(per_queue - 2 * len(tenth))]
     with measure.store(url):
-        for number in range(QUEUES):
+        for number in range(queues):
             if number % 100 == 0:
                 say(f"{number * per_queue:,} of {pending:,} pending jobs")
             queue = f"crowd-{number}"

@@ -9,16 +9,23 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from penstock.app.version import release
+from penstock.app.version import RELEASE
 from penstock.cli import output
 from penstock.tools.bench import due, measure
 from penstock.tools.bench.fan_in import pair
 from penstock.tools.bench.postgres import meter
 from penstock.tools.bench.postgres.databases import BenchServer, bench_server
 from penstock.tools.bench.postgres.rounds import CALLERS, Figures, round_of
-from penstock.tools.bench.postgres.sink import LEAST, through_spark
+from penstock.tools.bench.postgres.sink import KINDS, through_spark
 
 LATENCY_RATE = 20
+_SINK = {
+    "copy": "COPY of as many rows",
+    "plain": "plain rows",
+    "copy_keyed": "COPY into copies of job and sent",
+    "keyed": "rows with a key",
+    "by_id": "rows with an id",
+}
 
 
 class Floor(NamedTuple):
@@ -84,7 +91,9 @@ def bench(  # the one entry, called by the command line
         for floor in FLOORS
     }
     if spark is not None:
-        figures["ratios"]["Spark's sink / COPY"] = {"ratio": figures["spark_ratio"], "least": LEAST}
+        for kind, limit, least in KINDS:
+            words = f"Spark's sink, {_SINK[kind]} / {_SINK[limit]}"
+            figures["ratios"][words] = {"ratio": figures[f"spark_{kind}_ratio"], "least": least}
     if json:
         output.print_json(figures)
     else:
@@ -118,7 +127,7 @@ def _rounds(server: BenchServer, jobs: int, runs: int, say: measure.Say) -> dict
 
 def _machine(server: BenchServer) -> dict[str, Any]:
     return {
-        "penstock": release(),
+        "penstock": RELEASE,
         "python": platform.python_version(),
         "psycopg": version("psycopg"),
         "system": f"{platform.system()} {platform.machine()}",
@@ -202,10 +211,11 @@ def _more_rows(figures: dict[str, Any]) -> list[tuple[str, str, str, str]]:
         ]
     if "spark_rows" in figures:
         of = f"a frame of {figures['spark_rows']:,} rows"
-        rows += [
-            ("COPY of as many rows", f"{figures['spark_copy']:,.0f}", "rows/s", "one process"),
-            ("Spark's sink", f"{figures['spark_sink']:,.0f}", "jobs/s", of),
-        ]
+        for name, words in _SINK.items():
+            limit = name.startswith("copy")
+            unit, remark = ("rows/s", "one process") if limit else ("jobs/s", of)
+            measured = words if limit else f"Spark's sink, {words}"
+            rows.append((measured, f"{figures[f'spark_{name}']:,.0f}", unit, remark))
     if "snapshot_seconds" in figures:
         news = "100 jobs, just enqueued into an empty queue"
         held = f"a snapshot held open for {figures['snapshot_seconds']:.0f} s"

@@ -29,6 +29,7 @@ from penstock.tools.bench.postgres.statements import sql
 from penstock.tools.bench.tasks import app, wanted
 
 _BACKLOG = 100_000
+_BACKLOG_OF_A_SECOND = 20_000  # more than two cores process; a short look needs no more
 # Linux starts to write dirty pages back after 30 s, which costs a machine with few cores a fifth of
 # its throughput, with or without a snapshot.
 _WARM_SECONDS = 40.0
@@ -50,7 +51,8 @@ def held_open(server: BenchServer, seconds: float, say: Say) -> dict[str, float]
     with server.database() as url:
         broker = open_broker(url)
         try:
-            with _feeder(url), measure.worker(url, "--queues", "bench"):
+            backlog = min(_BACKLOG, int(seconds * _BACKLOG_OF_A_SECOND))
+            with _feeder(url, backlog), measure.worker(url, "--queues", "bench"):
                 warm = min(_WARM_SECONDS, seconds)
                 say(f"full load, for {warm:.0f} s")
                 _wait_for_load(broker)
@@ -77,13 +79,13 @@ def held_open(server: BenchServer, seconds: float, say: Say) -> dict[str, float]
 
 
 @contextmanager
-def _feeder(url: str) -> Generator[None]:
+def _feeder(url: str, backlog: int) -> Generator[None]:
     command = [
         sys.executable,
         "-m",
         "penstock.tools.bench.postgres.backlog_feeder",
         url,
-        str(_BACKLOG),
+        str(backlog),
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:

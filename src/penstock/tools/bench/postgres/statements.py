@@ -17,7 +17,10 @@ class BenchStatements(SqlFiles):
     has_statements: LiteralString
     meter: LiteralString
     raw_copy: LiteralString
+    raw_copy_jobs: LiteralString
+    raw_copy_sent: LiteralString
     raw_insert: LiteralString
+    raw_job_tables: LiteralString
     raw_table: LiteralString
     snapshot: LiteralString
     span: LiteralString

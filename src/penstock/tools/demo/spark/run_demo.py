@@ -78,7 +78,7 @@ class SparkDemo:
                 self.work(self.start_workers(spark))
                 self.backfill()
                 self.export(spark)
-                self.report(spark)
+                self.report()
                 return self.prove(spark, frame)
             finally:
                 self.stop(now=True)
@@ -203,40 +203,34 @@ class SparkDemo:
         self.stop()
 
     def export(self, spark: SparkSession) -> None:
-        from penstock.spark.pipelines.datasets.build import build
-        from penstock.spark.pipelines.lake.export import export
-        from penstock.spark.pipelines.lake.lake import Lake
+        from penstock.spark.pipelines.fill_lake import fill_lake
 
         printer = self.printer
-        printer.step("Export the history to a lake: Parquet files, every row once.")
+        printer.step("Export the history to a lake: Delta tables, every row once.")
         printer.line(f"penstock pipeline run --lake {self.lake}", "cyan")
         began = time.monotonic()
-        with printer.busy("exporting the history"), Lake(self.lake).writing() as writing:
-            taken = export(spark, writing, lambda _table, _rows: None).taken
-            self._took("export", began)
-            build(spark, writing, lambda _name, _days: None)
+        with printer.busy("exporting the history"):
+            filled = fill_lake(spark, self.lake)
         self._took("lake", began)
-        rows = ", ".join(f"{number:,} of {table}" for table, number in taken.items())
+        rows = ", ".join(f"{number:,} of {table}" for table, number in filled.taken.items())
         size = sum(path.stat().st_size for path in self.lake.rglob("*.parquet")) / _MEGA
         printer.line(
-            f"rows: {rows}, in {self.seconds['export']:.0f} s, {size:,.0f} MB; datasets by minute"
-            f" in another {self.seconds['lake'] - self.seconds['export']:.0f} s"
+            f"rows: {rows}, in {filled.export_seconds:.0f} s, {size:,.0f} MB; rollups by minute"
+            f" in another {filled.rollup_seconds:.0f} s"
         )
 
-    def report(self, spark: SparkSession) -> None:
+    def report(self) -> None:
         from penstock.spark.pipelines.lake.lake import Lake
         from penstock.spark.pipelines.report.formatting import count_text, seconds_text
         from penstock.spark.pipelines.report.page import page
         from penstock.spark.pipelines.report.queries import query_report
-        from penstock.spark.pipelines.report.store_or_lake import lake_frames
+        from penstock.spark.pipelines.report.rollup_source import LakeRollups
 
         printer = self.printer
         printer.step("Write a report: one page with plots; some of its figures:")
         began = time.monotonic()
         with printer.busy("computing the report"):
-            answers = query_report(
-                lake_frames(spark, Lake(self.lake)), lambda _what, _number, _of: None
-            )
+            answers = query_report(LakeRollups(Lake(self.lake)))
         answers.made_at, answers.source, answers.where = time.time(), "lake", str(self.lake)
         self.page.write_text(page(answers), encoding="utf-8")
         self._took("report", began)
@@ -343,6 +337,8 @@ def run_demo(jobs: int, *, json: bool = False) -> int:
         f"history --url {demo.url}",
     ):
         printer.line(f"{program} {words}", "cyan")
+    printer.line("DuckDB, Polars and others read the lake's Delta tables; in DuckDB:")
+    printer.line(f"from delta_scan('{demo.lake}/attempts') limit 5;", "cyan")
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / _MEGA
     printer.line(f"All of it is {size:,.0f} MB; delete it with rm -r {folder}")
     return 0 if proof.holds else 1

@@ -25,7 +25,9 @@ class ProcessGroup:
         self._log = log
         self._environment = environment
         self._process = self._started()
-        self._ended: dict[int, float] = {}  # when the first process of earlier groups had ended
+        # Groups whose first process has ended, and when: the number may be used again from then on.
+        self._ended: list[tuple[int, float]] = []
+        self._end_noted = False
 
     def _started(self) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:
@@ -40,7 +42,10 @@ class ProcessGroup:
 
     @property
     def running(self) -> bool:
-        return self._process.poll() is None
+        if self._process.poll() is None:
+            return True
+        self._note_end()
+        return False
 
     def started_by(self, pid: int) -> bool:
         """Whether this process is one of the group, and not its first."""
@@ -80,8 +85,8 @@ class ProcessGroup:
 
     def leftovers(self) -> list[int]:
         """The processes of this group, and of those before, that are alive."""
-        earlier = [pid for group, at in self._ended.items() for pid in _alive_in(group, at)]
-        return [*earlier, *_alive_in(self._process.pid)]
+        current = _alive_in(self._process.pid) if self.running else []
+        return [*current, *(pid for group, at in self._ended for pid in _alive_in(group, at))]
 
     def kill_leftovers(self) -> None:
         for pid in self.leftovers():
@@ -91,8 +96,13 @@ class ProcessGroup:
 
     def _again(self) -> None:
         self._process.wait()
-        self._ended[self._process.pid] = time.time()
-        self._process = self._started()
+        self._note_end()
+        self._process, self._end_noted = self._started(), False
+
+    def _note_end(self) -> None:
+        if not self._end_noted:
+            self._end_noted = True
+            self._ended.append((self._process.pid, time.time()))
 
 
 def _alive_in(group: int, before: float = float("inf")) -> list[int]:

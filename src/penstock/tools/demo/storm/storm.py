@@ -57,6 +57,7 @@ class StormVerdict(msgspec.Struct, frozen=True):
     transfers: int  # jobs that succeeded with a row of their own in the same transaction
     effects: tuple[int, int]  # rows that they left, and of how many jobs
     gone: list[str]  # groups that ended by themselves
+    deaf: list[str]  # workers that are alive, and claim nothing
     leftovers: list[int]  # processes that were alive at the end
 
     @property
@@ -79,6 +80,7 @@ class StormVerdict(msgspec.Struct, frozen=True):
         if not self.effects_once:
             wrong.append(f"{self.transfers} jobs committed a row each: {rows} rows of {jobs} jobs")
         wrong += [f"{name} ended by itself; see its log" for name in self.gone]
+        wrong += [f"worker {worker} is alive and claims nothing" for worker in self.deaf]
         if self.leftovers:
             wrong.append(f"these processes were left: {self.leftovers}")
         return wrong + [f"it does not count: there were no {what}" for what in self.missing]
@@ -136,9 +138,10 @@ class Storm:
 
     def prepare(self) -> None:
         """Wait until the workers work."""
-        tasks.app.limit("limited", running=tasks.MOST_LIMITED, author="storm")
-        tasks.app.schedules.put(_SCHEDULE, tasks.tick, every=1, author="storm")
-        tasks.prepare.enqueue().result(timeout=_CALM_SECONDS)
+        limit, put = tasks.app.limit, tasks.app.schedules.put
+        _answer(lambda: limit("limited", running=tasks.MOST_LIMITED, author="storm"))
+        _answer(lambda: put(_SCHEDULE, tasks.tick, every=1, author="storm"))
+        _answer(lambda: tasks.prepare.enqueue().result(timeout=_CALM_SECONDS))
 
     def _add_faults(self) -> None:
         for group in self.workers:
@@ -200,6 +203,7 @@ class Storm:
         self._until_empty()
         effects = _answer(lambda: tasks.count_effects.enqueue().result(timeout=_CALM_SECONDS))
         self._count_stale()
+        deaf = self._deaf_workers()
         for group in self._groups:
             group.stop()
         accepted = self._accepted_ids()
@@ -211,9 +215,10 @@ class Storm:
             faults=self.did(),
             accepted=len(accepted),
             history=history,
-            transfers=history.succeeded[tasks.transfer.name],
+            transfers=history.succeeded[tasks.transfer.name] if tasks.has_transactions() else 0,
             effects=(effects[0], effects[1]),
             gone=gone,
+            deaf=deaf,
             leftovers=self._leftovers(),
         )
 
@@ -233,7 +238,9 @@ class Storm:
 
     def _kill_child(self, group: ProcessGroup) -> None:
         with suppress(*_AWAY):
-            pids = [row.pid for row in self.broker.workers() if group.started_by(row.pid)]
+            rows = self.broker.workers()
+            # Only those that work: five in a row that die before they do end their worker.
+            pids = [row.pid for row in rows if row.claimed_at and group.started_by(row.pid)]
             if pids:
                 with suppress(ProcessLookupError):
                     os.kill(self._chance.choice(pids), signal.SIGKILL)
@@ -264,6 +271,17 @@ class Storm:
         with suppress(*_AWAY):
             for row in self.broker.workers():
                 self._stale[row.id] = max(self._stale[row.id], row.stale)
+
+    def _deaf_workers(self) -> list[str]:
+        """The workers that do not claim any more, though they are alive."""
+        began = self.broker.clock.now()
+        until = time.monotonic() + _CALM_SECONDS
+        while True:
+            alive = [row for row in _answer(self.broker.workers) if row.alive]
+            deaf = [row.id for row in alive if (row.claimed_at or 0.0) < began]
+            if not deaf or time.monotonic() > until:
+                return deaf
+            time.sleep(0.2)
 
     def _until_empty(self) -> None:
         """Wait until no job is left that may run; fail if none ends any more."""

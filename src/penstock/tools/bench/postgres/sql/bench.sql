@@ -17,6 +17,19 @@ values (%b, %b, %b);
 -- Many rows, for the raw limit.
 copy raw (id, lane, body) from stdin (format binary)
 
+-- name: raw_job_tables
+-- Copies of the tables that a job with a key is stored in, with their indexes.
+create table raw_job (like penstock.job including all);
+create table raw_sent (like penstock.sent including all);
+
+-- name: raw_copy_jobs
+-- Many jobs with a key, for the raw limit.
+copy raw_job (id, lane, state, run_at, enqueued_at, key, body) from stdin (format binary)
+
+-- name: raw_copy_sent
+-- Their ids.
+copy raw_sent (id, jobs, lane) from stdin (format binary)
+
 -- name: facts
 -- The settings that the figures depend on.
 select name, current_setting(name)
