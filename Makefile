@@ -8,6 +8,9 @@ PYTEST := $(BIN)/pytest
 ARGS ?=
 # no: the demo leaves out its second part, which is on Spark.
 SPARK ?= yes
+# The minor releases of PySpark beside the one in requirements/dev.txt; the oldest is in `make test`.
+FLOOR := 4.0
+VERSIONS := $(FLOOR) 4.1 4.2
 # Test processes: three for each core, as many of them wait, but no more than eight.
 WORKERS ?= auto
 # The Chromium that `make test-web` drives.
@@ -37,7 +40,7 @@ COMPILE := $(UV) pip compile --no-config --quiet --universal --python-version 3.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-quick test-stores test-web check coverage soak bench docs format lock sbom audit clean
+.PHONY: help setup demo test test-quick test-stores test-spark-versions test-web check coverage soak bench docs format proto lock sbom audit clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,8 +57,8 @@ ifneq ($(SPARK),no)
 	@$(BIN)/penstock demo --spark $(ARGS)
 endif
 
-test: $(VENV)/.dev ## every test but the full-size ones
-	$(PYTEST) -n $(WORKERS) --maxprocesses 8 -m "not soak and not browser" $(ARGS)
+test: $(VENV)/.dev $(VENV)/spark-$(FLOOR)/.ready ## every test but the full-size ones
+	$(PYTEST) -n $(WORKERS) --maxprocesses 8 -m "not soak and not browser and not spark_versions" $(ARGS)
 
 # What these folders test takes real processes, servers or Spark: not even their imports are quick.
 SLOW := browser docs examples integrations spark stories trust
@@ -63,15 +66,18 @@ SLOW := browser docs examples integrations spark stories trust
 test-quick: $(VENV)/.dev ## a look in about a minute: pure modules, memory and SQLite; no server, no Spark
 	$(PYTEST) -n $(WORKERS) --maxprocesses 8 -m "quick and not soak" $(SLOW:%=--ignore=tests/%) $(ARGS)
 
-test-stores: $(VENV)/.dev ## every test on every store, also those that `make test` runs on one of them
-	$(PYTEST) -n $(WORKERS) --maxprocesses 8 -m "(not soak or every_store) and not browser" $(ARGS)
+test-stores: $(VENV)/.dev $(VENV)/spark-$(FLOOR)/.ready ## every test on every store, also those that `make test` runs on one of them
+	$(PYTEST) -n $(WORKERS) --maxprocesses 8 -m "(not soak or every_store) and not browser and not spark_versions" $(ARGS)
+
+test-spark-versions: $(VENV)/.dev $(VERSIONS:%=$(VENV)/spark-%/.ready) ## a little of everything on every minor release of PySpark
+	$(PYTEST) tests/spark/test_versions.py $(ARGS)
 
 test-web: $(VENV)/.dev ## the dashboard in a real browser, headless; BROWSER=path of a Chromium
 ifeq ($(BROWSER),)
 	@echo "no Chromium is found here: \`apt-get install chromium\`, or make test-web BROWSER=/its/path" >&2
 	@exit 1
 else
-	PENSTOCK_BROWSER=$(BROWSER) $(BIN)/pytest -m browser tests/browser $(ARGS)
+	PENSTOCK_BROWSER=$(BROWSER) $(BIN)/pytest -m "browser and not every_store" tests/browser $(ARGS)
 endif
 
 check: $(VENV)/.dev ## what CI runs: format, lint, types, import rules, tests; in a browser where there is one
@@ -106,13 +112,23 @@ format: $(VENV)/.dev ## format, and fix what can be fixed
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
+# Under the name of the package that they are in, which is what they import each other by.
+CONTRACT := penstock/manager/contract
+
+proto: $(VENV)/.dev ## make the messages in src/penstock/manager/contract from proto/, in DIR (src)
+	$(BIN)/python -m grpc_tools.protoc -I $(CONTRACT)=proto/penstock/v1 \
+		--python_out=$(or $(DIR),src) --pyi_out=$(or $(DIR),src) $(wildcard proto/penstock/v1/*.proto)
+
 lock: $(VENV)/.dev ## write requirements/*.txt anew; ARGS=--upgrade for newer versions
 	$(COMPILE) $(ARGS) requirements/uv.in -o requirements/uv.txt
 	$(COMPILE) $(ARGS) requirements/build.in -o requirements/build.txt
 	$(COMPILE) $(ARGS) pyproject.toml -o requirements/run.txt
-	$(COMPILE) $(ARGS) pyproject.toml --extra spark -c requirements/run.txt -o requirements/spark.txt
+	$(COMPILE) $(ARGS) pyproject.toml --extra spark -c requirements/run.txt \
+		-c requirements/constraints.in -o requirements/spark.txt
 	$(COMPILE) $(ARGS) pyproject.toml --all-extras requirements/dev.in -c requirements/uv.txt \
 		-c requirements/build.txt -c requirements/run.txt -c requirements/spark.txt -o requirements/dev.txt
+	for minor in $(VERSIONS); do echo "pyspark==$$minor.*" | \
+		$(COMPILE) $(ARGS) - -o requirements/spark-$$minor.txt; done
 	$(COMPILE) $(ARGS) requirements/docs.in -c requirements/dev.txt -o requirements/docs.txt
 
 sbom: ## dist/penstock-queue.cdx.json: everything that an installation has, for programs (CycloneDX)
@@ -164,6 +180,15 @@ $(VENV)/.spark: requirements/spark.txt $(VENV)/.run | $(OWN_UV)
 	@test $(VENV)/.dev -nt requirements/spark.txt || \
 		$(subst --quiet,,$(INSTALL)) $(PASSING) --require-hashes -r requirements/spark.txt
 	@rm -rf $(VENV)/.passing
+	@touch $@
+
+# Everything of .venv, behind another PySpark: half a gigabyte each.
+$(VENV)/spark-%/.ready: requirements/spark-%.txt $(VENV)/.dev | $(OWN_UV)
+	@echo "Installing PySpark $* beside that of .venv, for its tests: 430 MB to download, 460 MB on disk."
+	@$(UV) venv --quiet --clear --python $(BIN)/python $(@D)
+	@$(UV) pip install --quiet --python $(@D)/bin/python --require-hashes -r $<
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+		> $$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/rest.pth
 	@touch $@
 
 $(VENV)/.docs: requirements/docs.txt $(VENV)/.run | $(OWN_UV)

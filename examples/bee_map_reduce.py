@@ -5,7 +5,7 @@
 In haskell-bee the results wait in a table, a periodic task polls whether they are complete, and
 somebody has to remove the table. Here the squares are arguments of the last job: when the last
 square is settled, that job becomes ready in the same transaction. Nothing polls, no worker waits,
-and one thread is enough. It runs on all three stores, with a real worker.
+and one thread is enough. It runs on all four stores, with a real worker.
 """
 
 import time
@@ -15,6 +15,7 @@ from penstock import App, current_job
 from penstock.broker.filter import Filter
 from penstock.brokers import open_broker
 from penstock.testing.postgres import Server
+from penstock.testing.redis import RedisServer
 from penstock.worker import Worker
 
 app = App("memory:")
@@ -68,7 +69,7 @@ def left_behind() -> int:
 
 def show(url: str) -> None:
     """Both ways, on one store."""
-    name = url.partition(":")[0]
+    name = url.partition(":")[0].partition("+")[0]
     broker = open_broker(url)
     with app.replace_broker(broker):
         for way in (from_outside, from_inside):
@@ -82,9 +83,9 @@ def show(url: str) -> None:
 
 
 def main() -> None:
-    """In memory, in a file, and on a server."""
-    with TemporaryDirectory() as folder, Server() as server:
-        for url in ("memory:", f"sqlite:///{folder}/bee.db", server.url()):
+    """In memory, in a file, and on two servers."""
+    with TemporaryDirectory() as folder, Server() as postgres, RedisServer() as redis:
+        for url in ("memory:", f"sqlite:///{folder}/bee.db", postgres.url(), redis.url()):
             show(url)
 
 

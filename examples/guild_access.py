@@ -5,12 +5,14 @@
 The flow has one state: each of its jobs can read it and merge changes into it. The rewards are
 jobs on queues of their own (`manage-reward:discord`), spawned when it is known which are needed;
 when all have ended, the next job runs, once. The flow is found by its user. No worker waits for
-anything; the testing kit runs the jobs, in this process.
+anything; the testing kit runs the jobs, in this process: in memory, and on a Redis.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from penstock import App, Retry, State, current_job
+from penstock.testing.redis import RedisServer
 
 app = App("memory:")
 down = {"telegram"}
@@ -80,9 +82,10 @@ def tell_user(platforms: list[str]) -> str:
     return message
 
 
-def main() -> None:
+def story(url: str) -> Iterator[str]:
     """A user joins while one platform is down; later the failed job is retried."""
-    with app.testing() as t:
+    down.add("telegram")
+    with app.testing(url=url) as t:
         joins = app.flow("access", find={"user": 62, "role": [7, 9]}, state=AccessState(62, 1985))
         members = update_membership.job(check_access.job(62).output)
         joins.enqueue(manage_rewards.job(members.output))
@@ -91,23 +94,31 @@ def main() -> None:
         flow = app.find_flow("access", user=62)
         assert flow is not None
         state = flow.state_as(AccessState)
-        print(f"access {state.access}, member {state.member}, rewards {sorted(state.rewards)}")
-        print(f"done: {flow.ended}, without success: {flow.bad}, message: {state.message!r}")
+        yield f"access {state.access}, member {state.member}, rewards {sorted(state.rewards)}"
+        yield f"done: {flow.ended}, without success: {flow.bad}, message: {state.message!r}"
         [failed] = [job for job in flow.jobs if job.state is State.FAILED]
         stored = t.broker.get(failed.id)
         assert stored is not None
-        print(f"failed in {stored.queue}: {(stored.error or '').splitlines()[0]}")
+        yield f"failed in {stored.queue}: {(stored.error or '').splitlines()[0]}"
 
         down.clear()
-        print(f"tried again: {flow.retry()} jobs")
+        yield f"tried again: {flow.retry()} jobs"
         t.drain()
-        print(f"{flow.state_as(AccessState).message}, without success: {flow.bad}")
-        print(flow.state_as(AccessState).rewards["telegram"])
+        yield f"{flow.state_as(AccessState).message}, without success: {flow.bad}"
+        yield flow.state_as(AccessState).rewards["telegram"]
 
         by_role = app.find_flow("access", role=9)
-        print(f"found by its role as well: {by_role is not None and by_role.id == flow.id}")
+        yield f"found by its role as well: {by_role is not None and by_role.id == flow.id}"
         flow.delete()
-        print(f"deleted, and found no more: {app.find_flow('access', user=62) is None}")
+        yield f"deleted, and found no more: {app.find_flow('access', user=62) is None}"
+
+
+def main() -> None:
+    """In memory, and once more on a Redis of its own."""
+    lines = list(story("memory:"))
+    print("\n".join(lines))
+    with RedisServer() as redis:
+        print(f"the same on Redis: {list(story(redis.url())) == lines}")
 
 
 if __name__ == "__main__":

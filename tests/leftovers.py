@@ -21,7 +21,10 @@ from pathlib import Path
 
 MARK = "TEST_RUN"  # not PENSTOCK_...: many tests leave those out of what they start
 # Once its owner is dead a server is ended, and its data removed, by a watcher of its own.
-_SERVERS = (b"testing/postgres/watch.py", b"/postgres\0", b"postgres: ")
+_SERVERS = (
+    *(b"testing/postgres/watch.py", b"/postgres\0", b"postgres: "),
+    *(b"testing/redis/watch.py", b"valkey-server", b"redis-server"),
+)
 _PROC = Path("/proc")
 _PATIENCE = 30.0
 _watchers: list[subprocess.Popen[bytes]] = []

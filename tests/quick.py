@@ -32,4 +32,4 @@ def is_quick(item: pytest.Item) -> bool:
     if (folders and folders[0] not in FOLDERS) or name in NOT_THESE:
         return False
     needed = [*folders, name, *getattr(item, "fixturenames", ()), item.nodeid.rpartition("::")[2]]
-    return not any("postgres" in word for word in needed)
+    return not any("postgres" in word or "redis" in word for word in needed)

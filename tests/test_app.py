@@ -11,6 +11,7 @@ import pytest
 import penstock
 from penstock import App
 from penstock.brokers.memory import MemoryBroker
+from penstock.errors import Refused
 from penstock.testing.clock import Clock
 
 
@@ -97,3 +98,22 @@ def test_a_fork_after_use_is_safe(tmp_path: Path) -> None:
     [count] = app.broker.count()
     assert count.ready == 5
     app.close()
+
+
+def test_many_jobs_are_read_in_one_call_with_chosen_fields(memory_broker: MemoryBroker) -> None:
+    """G57."""
+    app = App(broker=memory_broker)
+
+    @app.task(name="send", secret=("card",))
+    def send(n: int, card: str) -> None: ...
+
+    ids = [send.enqueue(n, "4111-1111").id for n in range(3)]
+
+    found = app.get_many([*ids, "0190a6c4-5e1f-7000-8000-00000a1b2000"], ("args", "state"))
+
+    assert found == {
+        id: {"args": {"n": n, "card": "***"}, "state": "ready"} for n, id in enumerate(ids)
+    }
+    assert app.get_many(ids[:1])[ids[0]]["task"] == "send"
+    with pytest.raises(Refused, match="a job has no field 'sate'; there are id, task"):
+        app.get_many(ids, ("sate",))

@@ -52,6 +52,7 @@ def test_a_range_has_a_job_per_day_both_ends_included(app: App, broker: Broker):
     assert [job.tags["partition"] for job in jobs] == [str(day) for day in filled.handles]
 
 
+# REQUIREMENTS S13
 def test_the_same_range_again_is_the_same_jobs(app: App, broker: Broker):
     daily = a_task(app)
     first = daily.backfill("2026-01-01", "2026-01-05", max_running=None)
@@ -94,6 +95,27 @@ def test_a_range_that_is_done_runs_once_more_if_asked_to(app: App, broker: Broke
     assert filled.done()
     assert daily.backfill("2026-01-01", "2026-01-03", max_running=None).done()
     assert claim(broker) == []
+
+
+def test_a_range_that_is_asked_for_again_on_day_20_runs_nothing(
+    app: App, broker: Broker, clock: Any
+):
+    """S7: what is done stays done when the history of it is gone; what failed is tried again."""
+    daily = a_task(app)
+    daily.backfill("2026-01-01", "2026-01-04", max_running=None)
+    jobs = claim(broker)
+    end(broker, jobs[:3])
+    end(broker, jobs[3:], State.FAILED)
+    clock.advance(days=20)
+    broker.prune(clock.now() - 14 * 86400)
+
+    again = daily.backfill("2026-01-01", "2026-01-04", max_running=None)
+
+    assert [job.id for job in claim(broker)] == [jobs[3].id]
+    assert [state for state in again.states().values() if state is not None] == [State.RUNNING]
+    once_more = daily.backfill("2026-01-01", "2026-01-01", max_running=None, skip_done=False)
+    assert [job.tags["partition"] for job in claim(broker)] == ["2026-01-01"]
+    assert len(once_more) == 1
 
 
 def test_no_more_run_at_a_time_than_it_says_and_other_jobs_are_not_counted(

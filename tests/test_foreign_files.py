@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from penstock.app.private_files import open_below
@@ -16,12 +15,13 @@ from penstock.app.settings import project_root, resolve_url
 from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.brokers.sqlite.wake import Waiter, WakeSender
-from penstock.cli.pipeline import _write
-from penstock.errors import Refused
+from penstock.cli.report import write_page
+from penstock.errors import PenstockError, Refused
 from penstock.job import Job
 from penstock.spark.java import shim
+from penstock.spark.pipelines.lake.data_files import DataFile
 from penstock.spark.pipelines.lake.lake import Lake
-from penstock.spark.pipelines.lake.manifest import LakeFile, LakeTable, Manifest, write_manifest
+from penstock.spark.pipelines.lake.raw_tables import create_raw_tables
 from penstock.web.serve import load_or_make_tokens
 from penstock.worker.detached.log_file import cut_to_size
 from penstock.worker.detached.state_folder import RunFile, StateFolder
@@ -322,88 +322,70 @@ def test_settings_that_somebody_else_laid_into_a_shared_folder_do_not_count(tmp_
 # The lake
 
 
-@PLANTED
-@pytest.mark.parametrize("name", ["_lock", "_manifest.json"])
-def test_a_lake_is_written_to_no_other_file(tmp_path, victim, how, name):
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
     lake = Lake(tmp_path / "lake")
-    lake.folder.mkdir()
-    write_manifest(lake.folder, Manifest(id="before"))
-    planted(lake.folder / name, victim, how)
+    create_raw_tables(lake)
+    return lake
 
-    if name == "_lock":
-        with pytest.raises(Refused, match="_lock"), lake.writing():
-            pass
-    else:
-        with lake.writing() as writing:
-            writing.change(id="after")
-        assert lake.manifest().id == "after"
+
+@PLANTED
+def test_a_lake_is_written_to_no_other_file(lake, victim, how):
+    """The name of the next commit can be guessed."""
+    table = lake.table("attempts")
+    planted(lake.folder / "attempts" / "_delta_log" / f"{1:020d}.json", victim, how)
+
+    with pytest.raises(PenstockError):
+        table.commit([], marks={"store a": 1})
 
     assert unharmed(victim)
     assert not victim.with_name("made by us").exists()
 
 
 @pytest.mark.parametrize("how", ["link", "pipe"])
-def test_the_manifest_of_a_lake_is_no_other_file(tmp_path, how):
-    lake = Lake(tmp_path / "lake")
-    lake.folder.mkdir()
-    write_manifest(lake.folder, Manifest(id="theirs"))
+def test_the_log_of_a_lake_is_no_other_file(tmp_path, lake, how):
+    log = lake.folder / "attempts" / "_delta_log" / f"{0:020d}.json"
     other = tmp_path / "other"
-    (lake.folder / "manifest.json").rename(other)
-    planted(lake.folder / "manifest.json", other, how)
+    log.rename(other)
+    planted(log, other, how)
 
-    with pytest.raises(Refused, match=r"manifest\.json"):
-        lake.manifest()
+    with pytest.raises(Refused, match=r"0\.json .*is a link or a pipe"):
+        lake.table("attempts")
 
 
-@pytest.mark.parametrize("path", ["/{}", "../victim", "attempts/../../victim", "attempts/day=1/.."])
-def test_a_manifest_names_no_file_outside_of_its_lake(tmp_path, victim, path):
-    lake = Lake(tmp_path / "lake")
-    lake.folder.mkdir()
+@pytest.mark.parametrize("path", ["/{}", "../victim", "day=1/../../../victim"])
+def test_a_log_names_no_file_outside_of_its_lake(lake, victim, path):
     path = path.replace("/{}", str(victim))
-    file = {"path": path, "day": "d", "shard": "s", "first": "1", "last": "2", "rows": 1}
-    whole = {"tables": {"attempts": {"files": [{**file, "bytes": 1, "generation": 1}]}}}
-    (lake.folder / "manifest.json").write_bytes(msgspec.json.encode({"version": 1, **whole}))
+    lake.table("attempts").commit([DataFile(path=path, day="2026-11-15", rows=1, bytes=1)])
 
     with pytest.raises(Refused, match="outside of the lake"):
-        lake.files("attempts")
-    with pytest.raises(Refused, match="outside of the lake"), lake.writing():
-        pass
+        lake.table("attempts").files()
 
     assert unharmed(victim)
 
 
-def test_a_file_of_a_lake_that_is_a_link_is_not_read(tmp_path, victim):
-    lake = Lake(tmp_path / "lake")
-    (lake.folder / "attempts").mkdir(parents=True)
-    file = LakeFile(
-        path="attempts/1.parquet",
-        day="d",
-        shard="s",
-        first="1",
-        last="2",
-        rows=1,
-        bytes=1,
-        generation=1,
-    )
-    write_manifest(lake.folder, Manifest(tables={"attempts": LakeTable(files=(file,))}))
-    (lake.folder / file.path).symlink_to(victim)
+def test_a_file_of_a_lake_that_is_a_link_is_not_read(lake, victim):
+    file = DataFile(path="day=2026-11-15/1.parquet", day="2026-11-15", rows=1, bytes=1)
+    (lake.folder / "attempts" / "day=2026-11-15").mkdir()
+    (lake.folder / "attempts" / file.path).symlink_to(victim)
+    lake.table("attempts").commit([file])
 
     with pytest.raises(Refused, match="is a link"):
-        lake.files("attempts")
+        lake.table("attempts").files()
 
 
-@pytest.mark.parametrize("name", ["_staging", "attempts"])
+@pytest.mark.parametrize("name", ["attempts", "attempts/day=2026-11-15", "attempts/_delta_log"])
 def test_a_folder_of_a_lake_that_is_a_link_is_refused(tmp_path, name):
     lake = Lake(tmp_path / "lake")
-    lake.folder.mkdir()
+    (lake.folder / name).parent.mkdir(parents=True)
     theirs = tmp_path / "theirs"
     (theirs / "day=2026-11-15").mkdir(parents=True)
-    kept = theirs / "day=2026-11-15" / "kept.parquet"
+    kept = theirs / "day=2026-11-15" / "kept.txt"
     kept.write_bytes(b"PAR1")
     (lake.folder / name).symlink_to(theirs)
 
-    with pytest.raises(Refused, match=rf"{name} .*is a link"), lake.writing():
-        pass
+    with pytest.raises(Refused, match=rf"{name} .*is a link"):
+        create_raw_tables(lake)
 
     assert kept.exists()
 
@@ -413,7 +395,7 @@ def test_a_page_is_written_to_no_other_file(tmp_path, victim, how):
     planted(tmp_path / ".report.html.new", victim, how)
     planted(tmp_path / "report.html", victim, how)
 
-    _write(tmp_path / "report.html", "<p>new</p>")
+    write_page(tmp_path / "report.html", "<p>new</p>")
 
     assert (tmp_path / "report.html").read_text() == "<p>new</p>"
     assert not (tmp_path / "report.html").is_symlink()

@@ -168,7 +168,7 @@ def test_many_lanes_are_not_remembered_for_ever(clock):
 
 
 def test_a_derived_id_is_the_same_for_the_same_parts():
-    """D60, A13."""
+    """D60."""
     assert derived_id("nightly", "2026-11-15") == derived_id("nightly", "2026-11-15")
     assert derived_id("a", "bc") != derived_id("ab", "c")
     assert derived_id("a").startswith("ff")

@@ -91,12 +91,14 @@ def test_quick_tests_need_no_server_no_spark_and_no_browser():
 def test_a_test_of_one_store_is_run_on_every_store_when_asked_for():
     [every] = re.findall(r'-m "(.*?)"', planned("test-stores"))
     [one] = re.findall(r'-m "(.*?)"', planned("test"))
+    names = ("stories/test_batches.py", "spark/test_source_stream.py", "web/test_pages.py")
+    files = [f"tests/{name}" for name in names]
 
-    file = "tests/stories/test_batches.py"
-    more = set(collected("-m", every, file)) - set(collected("-m", one, file))
+    usual, more = set(collected("-m", one, *files)), set(collected("-m", every, *files))
 
-    assert more
-    assert all("postgres" in each for each in more)
+    assert usual < more
+    assert {each.partition("::")[0] for each in more - usual} == set(files)
+    assert {each.partition("[")[0] for each in usual} == {each.partition("[")[0] for each in more}
 
 
 def test_the_browser_is_driven_where_there_is_one_and_named_where_there_is_none():

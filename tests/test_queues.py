@@ -48,18 +48,17 @@ def test_marks_it_again_writes_nothing(store):
     assert len([event for event in store.history() if event.kind == "rule"]) == 1
 
 
-def test_another_program_that_declares_it_differently_is_refused(store):
-    """V44, A44: the error shows both, and what to do."""
+def test_the_declaration_of_the_program_that_started_last_stands(store):
+    """V44: what two programs declare differently is no error; only one program's is."""
     app, ship = an_app(store)
     app.queue("orders", ordered="wait")
     ship.options(key="ada").enqueue(1)
     other, ship = an_app(store)
     other.queue("orders", ordered="skip")
 
-    with pytest.raises(
-        Refused, match=r'ordered="wait" in the store, and ordered="skip" here.*--off'
-    ):
-        ship.options(key="ada").enqueue(2)
+    ship.options(key="ada").enqueue(2)
+
+    assert policies(store.records(Rule)) == {"orders": "skip"}
 
 
 def test_a_program_that_never_heard_of_it_keeps_the_order(store, clock):
@@ -149,16 +148,14 @@ def test_registering_a_queue_the_same_way_again_is_nothing(store):
     assert policies(store.records(Rule)) == {"orders": "wait"}
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"fair": True}, {"ordered": "skip"}, {"ordered": "wait", "relaxed": True}]
-)
+@pytest.mark.parametrize("options", [{}, {"fair": True}, {"ordered": "skip"}, {"relaxed": True}])
 def test_registering_a_queue_differently_is_refused_and_both_are_shown(store, options):
     """A44: in one program."""
     app, _ = an_app(store)
     app.queue("orders", ordered="wait")
 
     with pytest.raises(
-        Refused, match=r'registered with ordered="wait", relaxed=False, and now with .+, relaxed='
+        Refused, match=r"registered with order=wait, and now with (nothing|order=|relaxed=)"
     ):
         app.queue("orders", **options)
 

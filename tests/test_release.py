@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
-from penstock.app.version import age_order, release
+from penstock.app.version import RELEASE, age_order
 
 
 def test_this_is_the_release_that_is_installed():
-    assert release() == version("penstock-queue")
+    assert version("penstock-queue") == RELEASE
 
 
 def test_releases_are_ordered_by_age():

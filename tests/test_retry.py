@@ -82,9 +82,19 @@ def test_jitter_does_not_pass_the_longest_delay():
     assert Retry(delay=100, jitter=0.5, max=120).delay_before(1, 1) == 120
 
 
+def test_neither_jitter_nor_the_first_delays_pass_the_shortest_delay():
+    """V50: doubled each time, spread by a third, within min and max."""
+    retry = Retry(delay=30, factor=2, jitter=0.33, min=30, max=100)
+
+    assert [retry.delay_before(1, spread) for spread in (-1, 0, 1)] == [30, 30, pytest.approx(39.9)]
+    assert [retry.delay_before(3, spread) for spread in (-1, 1)] == [pytest.approx(67), 100]
+    assert Retry(delay=1, min=5).delay_before(1) == 5
+
+
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
+        ({"min": 10, "max": 5}, "min=10, max=5"),
         ({"delay": -1}, "delay=-1"),
         ({"jitter": -0.1}, "jitter=-0.1"),
         ({"max": -5}, "max=-5"),

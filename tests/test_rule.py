@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import Refused
 from penstock.job import Job, Lane
-from penstock.rules.limits import Limits, Use, parse_rate
+from penstock.rules.limits import Limits, Room, Use, limit_rule, parse_rate, slack_of
 from penstock.rules.rule import (
     Rule,
     RuleKind,
@@ -14,6 +14,7 @@ from penstock.rules.rule import (
     covered_by,
     rule_over,
     rule_over_job,
+    signed,
 )
 
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK
@@ -147,6 +148,122 @@ def test_what_limits_leave_and_when_there_is_more():
     assert later.start_within(lane) == 1.0
 
 
+def test_a_start_counts_until_the_whole_window_is_over():
+    rate = Rule(RuleKind.LIMIT, "mail", rate=(1, 10.0))  # and a second of slack: 11 s
+    lane = Lane("mail", "mail:send")
+
+    def room(now: float) -> int:
+        return Limits([rate], lambda _, __: Use(0, [(100.0, 1)]), now).room(lane, 9).jobs
+
+    assert (room(110.9), room(111.0)) == (0, 1)
+
+
+def test_the_limit_that_is_free_last_is_named_when_several_leave_nothing():
+    lane = Lane("mail", "mail:send")
+    soon = Rule(RuleKind.LIMIT, "mail", rate=(1, 10.0))
+    late = Rule(RuleKind.LIMIT, None, "mail:send", rate=(1, 100.0))
+    unknown = Rule(RuleKind.LIMIT, "mail", running=1)
+
+    def named(*rules: Rule) -> Rule | None:
+        return Limits(rules, lambda _, __: Use(1, [(99.0, 1)]), 100.0).room(lane, 9).rule
+
+    assert named(soon, late) == named(late, soon) == late
+    assert named(soon, unknown) == named(unknown, soon) == unknown
+    assert named(soon, soon) == soon
+
+
+def test_the_first_of_two_limits_that_leave_the_same_is_named():
+    lane = Lane("mail", "mail:send")
+    rules = [
+        Rule(RuleKind.LIMIT, "mail", running=2),
+        Rule(RuleKind.LIMIT, None, "mail:send", running=2),
+    ]
+    some, none = (Limits(rules, lambda _, __, use=use: Use(use, []), 0.0) for use in (1, 2))
+
+    assert some.room(lane, 9).rule == none.room(lane, 9).rule == rules[0]
+    assert (some.room(lane, 9).jobs, none.room(lane, 9).jobs) == (1, 0)
+    # No limit is the reason where the caller itself wants none.
+    assert some.room(lane, 1).rule is None
+
+
+def test_what_is_free_first_does_not_matter_while_something_is_left():
+    soon = Rule(RuleKind.LIMIT, "mail", rate=(2, 10.0))
+    late = Rule(RuleKind.LIMIT, None, "mail:send", rate=(2, 100.0))
+
+    room = Limits([soon, late], lambda _, __: Use(0, [(99.0, 1)]), 100.0)
+
+    assert room.room(Lane("mail", "mail:send"), 9)[:2] == (1, soon)
+
+
+def test_what_starts_counts_for_its_own_key():
+    each = Rule(RuleKind.LIMIT, "mail", running=2, per_key=True)
+    limits = Limits([each], lambda _, __: Use(0, []), 0.0)
+    lane = Lane("mail", "mail:send")
+
+    limits.took(lane, 1, "ada")
+    limits.took(lane, 5)  # without a key no limit per key covers them
+
+    assert [limits.room(lane, 9, key).jobs for key in ("ada", "bob")] == [1, 2]
+    assert limits.started == {(each, "ada"): 1}
+
+
+def test_after_a_lowering_several_starts_have_to_pass_before_one_may_start():
+    lowered = Rule(RuleKind.LIMIT, "mail", rate=(2, 10.0))
+    starts = [(97.0, 1), (95.0, 1), (96.0, 1)]
+
+    room = Limits([lowered], lambda _, __: Use(0, starts), 100.0).room(Lane("mail", "send"), 9)
+
+    assert (room.jobs, room.free_in) == (0, pytest.approx(96.0 + 11.0 - 100.0))
+
+
+def test_no_end_is_known_if_the_running_limit_is_reached_as_well():
+    both = Rule(RuleKind.LIMIT, "mail", running=1, rate=(1, 10.0))
+
+    room = Limits([both], lambda _, __: Use(1, [(99.0, 1)]), 100.0).room(Lane("mail", "send"), 9)
+
+    assert (room.jobs, room.rule, room.free_in) == (0, both, None)
+
+
+def test_a_rule_keeps_its_author_and_reason_and_gets_what_it_lacks():
+    def of(rule: Rule) -> tuple[str, str]:
+        named = signed(rule, "ada", "too many")
+        return named.author, named.reason
+
+    assert of(Rule(PAUSE, "mail")) == ("ada", "too many")
+    assert of(Rule(PAUSE, "mail", author="bob")) == ("bob", "too many")
+    assert of(Rule(PAUSE, "mail", reason="a move")) == ("ada", "a move")
+    assert of(Rule(PAUSE, "mail", author="bob", reason="a move")) == ("bob", "a move")
+
+
+@pytest.mark.parametrize(
+    ("unit", "seconds"),
+    [("ms", 0.001), ("s", 1), ("sec", 1), ("m", 60), ("min", 60), ("h", 3600), ("d", 86400)],
+)
+def test_each_unit_of_a_rate(unit, seconds):
+    assert parse_rate(f"7/{unit}") == (7, seconds)
+    assert parse_rate(f"7/30{unit}") == (7, 30 * seconds)
+
+
+def test_the_slack_of_a_rate_is_a_tenth_of_its_window_within_bounds():
+    assert [slack_of(seconds) for seconds in (0.1, 5.0, 10.0, 3600.0)] == [0.05, 0.5, 1.0, 1.0]
+
+
+def test_a_limit_names_a_queue_or_a_task_or_both():
+    for queue, task in (("mail", None), (None, "send"), ("mail", "send")):
+        rule = limit_rule(queue, task, "ada", "too many", rate="2/s")
+        assert rule == Rule(RuleKind.LIMIT, queue, task, "ada", "too many", rate=(2, 1.0))
+    with pytest.raises(Refused, match="limit what"):
+        limit_rule(None, None, running=1)
+
+
+def test_where_nothing_is_asked_for_or_no_limit_is_set_there_is_no_reason():
+    lane = Lane("mail", "send")
+    full = Limits([Rule(RuleKind.LIMIT, "mail", running=1)], lambda _, __: Use(1, []), 0.0)
+
+    assert full.room(lane, 0) == Room(0)
+    assert Limits([], lambda _, __: Use(0, []), 0.0).room(lane, 9) == Room(9)
+
+
 def test_numbers_belong_to_limits_and_limits_to_queues_and_tasks():
     for wrong in (
         {"kind": PAUSE, "running": 3},
@@ -196,7 +313,7 @@ def test_a_number_that_no_store_can_keep_is_refused_when_it_is_set(numbers):
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        (Rule(PAUSE), []),
+        (Rule(PAUSE), ["--all"]),
         (Rule(PAUSE, "mail", "mail:send"), ["mail", "--task", "mail:send"]),
         (Rule(PAUSE, version=3), ["--version", "3"]),
         (Rule(PAUSE, tag=("a", "b"), key="ada"), ["--tag", "a=b", "--key", "ada"]),

@@ -16,9 +16,11 @@ from penstock.job import Job
 from penstock.schedules.schedule import (
     MOST_JOBS,
     MOST_SLOTS,
+    Decision,
     Schedule,
     check_schedule,
     decided,
+    event_data,
     holds,
     in_words,
     job_for,
@@ -377,3 +379,64 @@ def test_a_decision_is_fenced_by_what_was_read():
     assert holds(read, read)
     assert not holds(decided(read, [], 160.0), read)
     assert not holds(made_anew, read)
+
+
+@pytest.mark.parametrize(("due", "more"), [(MOST_JOBS, False), (MOST_JOBS + 1, True)])
+def test_a_plan_says_whether_there_is_more(due, more):
+    every = a_schedule(every=1.0, missed="all", overlap="allow")
+
+    planned = plan(every, float(due))
+
+    assert (len(planned.decisions), planned.more) == (MOST_JOBS, more)
+
+
+@pytest.mark.parametrize(("due", "more"), [(MOST_SLOTS, False), (MOST_SLOTS + 1, True)])
+def test_a_plan_of_a_paused_schedule_says_whether_there_is_more(due, more):
+    planned = plan(a_schedule(every=1.0, paused=True), float(due))
+
+    assert (words(planned.decisions), planned.more) == ([("skipped: paused", MOST_SLOTS)], more)
+
+
+def test_each_change_raises_the_revision_by_one():
+    first = replaced(None, a_schedule(every=60.0), 100.0)
+    second = replaced(first, a_schedule(every=30.0), 200.0)
+    third = decided(second, [Decision(says="paused")], 300.0)
+
+    assert [each.revision for each in (first, second, third)] == [1, 2, 3]
+    assert holds(second, second)
+    assert not holds(third, second)
+
+
+@pytest.mark.parametrize(
+    ("author", "reason", "added"),
+    [
+        ("", "", {}),
+        ("ada", "", {"author": "ada", "reason": ""}),
+        ("", "too many", {"author": "", "reason": "too many"}),
+    ],
+)
+def test_the_history_names_whoever_changed_a_schedule_and_why(author, reason, added):
+    decision = Decision(says="paused", author=author, reason=reason)
+
+    assert event_data("s", decision, 10.0) == {"schedule": "s", "says": "paused", **added}
+
+
+def test_the_history_says_which_slots_a_decision_is_about():
+    one = Decision(says="enqueued", slot=60.0, first=60.0, slots=1, cancels="a-job")
+    some = Decision(says="skipped: missed", slot=120.0, first=60.0, slots=2)
+
+    assert event_data("s", one, 61.5) == {
+        "schedule": "s",
+        "says": "enqueued",
+        "slot": "1970-01-01T00:01:00Z",
+        "late": 1.5,
+        "cancels": "a-job",
+    }
+    assert event_data("s", some, 100.0) == {
+        "schedule": "s",
+        "says": "skipped: missed",
+        "slot": "1970-01-01T00:02:00Z",
+        "late": 0.0,
+        "first": "1970-01-01T00:01:00Z",
+        "slots": 2,
+    }

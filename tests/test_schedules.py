@@ -13,6 +13,7 @@ from penstock.broker.filter import Filter
 from penstock.brokers.memory import MemoryBroker
 from penstock.errors import Refused
 from penstock.job import State
+from penstock.rules.rule import Rule, RuleKind
 from penstock.schedules.schedule import Schedule
 from penstock.schedules.timetable import Timetable
 from penstock.testing.clock import Clock
@@ -311,6 +312,26 @@ def test_a_paused_one_makes_nothing_and_goes_on_with_the_next_slot(app, clock):
         ("s", "skipped: paused", 10),
         ("s", "enqueued", 1),
     ]
+
+
+def test_a_frozen_store_decides_no_slot_and_goes_on_as_each_schedule_says(app, clock):
+    """D66."""
+
+    @app.task(name="report")
+    def report() -> None: ...
+
+    app.schedules.put("s", report, every=60)
+    timetable = a_timetable(app)
+    timetable.turn()
+    freeze = app.broker.put(Rule(RuleKind.BLOCK, author="ada"))
+    clock.advance(minutes=10)
+
+    assert timetable.turn() == 0
+    assert timetable.seconds_left() > 0  # it does not look again and again
+    assert said(app) == []
+
+    app.broker.clear(Rule, freeze.id)
+    assert timetable.turn() == 1
 
 
 def test_nothing_starts_once_a_pause_returned_not_even_what_was_due(app, clock):

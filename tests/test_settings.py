@@ -18,6 +18,7 @@ from penstock.errors import Refused
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PENSTOCK_URL", raising=False)
     monkeypatch.delenv("PENSTOCK_PROFILE", raising=False)
+    monkeypatch.delenv("PENSTOCK_SETTINGS", raising=False)
     monkeypatch.delenv("PENSTOCK_APP_NAME", raising=False)
 
 
@@ -37,7 +38,7 @@ def test_the_argument_goes_before_everything(
 
     resolved = resolve_url("sqlite:////var/jobs.db", project / "shop" / "tasks.py")
 
-    assert resolved == ("sqlite:////var/jobs.db", "App(url)")
+    assert resolved[:2] == ("sqlite:////var/jobs.db", "App(url)")
 
 
 def test_the_environment_goes_before_the_file(
@@ -48,7 +49,7 @@ def test_the_environment_goes_before_the_file(
 
     resolved = resolve_url(None, project / "shop" / "tasks.py")
 
-    assert resolved == (f"sqlite:///{project}/env.db", "PENSTOCK_URL")
+    assert resolved[:2] == (f"sqlite:///{project}/env.db", "PENSTOCK_URL")
 
 
 def test_the_file_is_found_upward_and_has_profiles(
@@ -60,12 +61,12 @@ def test_the_file_is_found_upward_and_has_profiles(
     )
     beside = project / "shop" / "tasks.py"
 
-    assert resolve_url(None, beside) == (
+    assert resolve_url(None, beside)[:2] == (
         f"sqlite:///{project}/a/b.db",
         f"profile default of {file}",
     )
     monkeypatch.setenv("PENSTOCK_PROFILE", "test")
-    assert resolve_url(None, beside) == ("memory:", f"profile test of {file}")
+    assert resolve_url(None, beside)[:2] == ("memory:", f"profile test of {file}")
     monkeypatch.setenv("PENSTOCK_PROFILE", "live")
     with pytest.raises(Refused, match=r"no profile 'live'.*there is: default, test"):
         resolve_url(None, beside)
@@ -239,3 +240,15 @@ def test_a_name_that_is_no_text_is_refused_with_its_file(project: Path) -> None:
 
     with pytest.raises(Refused, match="app_name = 7: a text"):
         resolve_app_name(project / "shop" / "tasks.py")
+
+
+def test_a_settings_file_elsewhere_is_named_by_the_environment(tmp_path, monkeypatch):
+    """For processes whose working folder nobody chooses, as those of a Spark Connect server."""
+    (tmp_path / "shop.toml").write_text('[profiles.lab]\nurl = "sqlite:///lab.db"\n')
+    monkeypatch.setenv("PENSTOCK_SETTINGS", str(tmp_path / "shop.toml"))
+
+    assert resolve_url(None, profile="lab").url == f"sqlite:///{tmp_path}/lab.db"
+
+    monkeypatch.setenv("PENSTOCK_SETTINGS", str(tmp_path / "gone.toml"))
+    with pytest.raises(Refused, match=r"gone\.toml: there is no such file"):
+        resolve_url(None, profile="lab")

@@ -20,6 +20,7 @@ GOOD = StormVerdict(
     transfers=4,
     effects=(4, 4),
     gone=[],
+    deaf=[],
     leftovers=[],
 )
 
@@ -45,6 +46,7 @@ def test_a_storm_in_which_something_never_happened_does_not_count(what: str):
         ({"effects": (5, 4)}, "4 jobs committed a row each: 5 rows of 4 jobs"),
         ({"effects": (3, 3)}, "4 jobs committed a row each: 3 rows of 3 jobs"),
         ({"gone": ["worker-1"]}, "worker-1 ended by itself; see its log"),
+        ({"deaf": ["host-1-a"]}, "worker host-1-a is alive and claims nothing"),
         ({"leftovers": [7, 9]}, "these processes were left: [7, 9]"),
     ],
 )

@@ -91,7 +91,8 @@ def test_a_rule_over_queue_and_task_names_both_in_the_way_out():
 
 
 def test_a_rule_over_everything():
-    assert why(rules=[Rule(RuleKind.BLOCK)]).sentence.startswith("Everything is blocked")
+    assert why(rules=[Rule(RuleKind.PAUSE)]).sentence.startswith("Everything is paused")
+    assert why(rules=[Rule(RuleKind.BLOCK)]).sentence.startswith("The store is frozen")
 
 
 def test_no_worker_at_all():

@@ -24,7 +24,7 @@ VERBS = {
 }
 LOOK = {name for name in vars(Look) if name in VERBS} | {
     *("close", "count", "get", "history", "why"),  # of Core
-    *("reach", "scan", "slices"),  # of Bulk
+    *("get_many", "reach", "scan", "slices"),  # of Bulk
 }
 
 

@@ -67,6 +67,20 @@ def test_jobs_with_a_time_start_then_and_not_before(app):
 
 
 @every_store
+def test_a_backlog_is_worked_off_without_a_single_poll(app):
+    """V54: whoever was handed jobs asks for more at once; no hint is left of those that wait."""
+
+    @app.task
+    def count(n: int) -> int:
+        return n
+
+    handles = app.enqueue([count.job(n) for n in range(3000)])
+
+    with working(app, lease=LEASE):
+        assert [handle.result(timeout=60) for handle in handles[::100]] == [*range(0, 3000, 100)]
+
+
+@every_store
 def test_a_job_that_is_stored_while_the_worker_waits_for_a_later_one(app, url):
     @app.task(name="remind")
     def remind() -> None: ...

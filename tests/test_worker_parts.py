@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 import threading
 import urllib.error
@@ -22,7 +23,7 @@ from penstock.job import Job
 from penstock.worker.claim_plan import ClaimPlan
 from penstock.worker.claim_size import MOST_AT_ONCE, ClaimSize
 from penstock.worker.drain_check import anything_left
-from penstock.worker.health import serve
+from penstock.worker.health_server import serve
 from penstock.worker.running_slots import Flag, RunningSlots, Vitals
 
 
@@ -179,7 +180,7 @@ def test_health_answers_to_this_machines_own_names_alone(host, status):
 
 
 def test_health_is_not_held_by_connections_that_say_nothing(monkeypatch):
-    monkeypatch.setattr("penstock.worker.health._PROBE_SECONDS", 1.0)
+    monkeypatch.setattr("penstock.worker.health_server._PROBE_SECONDS", 1.0)
     with serve(0, lambda: (True, {}), lambda: (True, {})) as port, ExitStack() as open_:
         lines = [
             open_.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
@@ -271,3 +272,17 @@ def test_a_module_that_works_while_it_is_imported_is_told_so(project):
 
     with pytest.raises(RuntimeError, match="__main__"):
         load_app("eager:app")
+
+
+def test_a_worker_imports_no_event_loop_and_no_http_server_before_it_needs_them() -> None:
+    code = (
+        "import sys, penstock.worker.child, penstock.worker.supervisor\n"
+        "heavy = {'asyncio', 'http.server', 'importlib.metadata', 'typer', 'rich'}\n"
+        "print(sorted(heavy & sys.modules.keys()))"
+    )
+
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+
+    assert printed.strip() == "[]"

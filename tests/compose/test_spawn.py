@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from penstock import Outcome, State
+from penstock.enqueue.codec import read_body
 from penstock.flows.compose import Spawn, spawned
+from penstock.flows.spawn_links import SPAWNED_BY, spawned_in
 from penstock.worker.job_process import typed_outcome
 from tests.compose.compose_tasks import add, double, nothing, spawns_badly, split, total
 
@@ -17,6 +19,19 @@ def test_a_task_spawns_what_it_finds(t):
     assert [job.state for job in t.jobs(double)] == [State.READY] * 3
     t.drain()
     assert {job.state for job in t.jobs()} == {State.SUCCEEDED}
+
+
+def test_what_was_spawned_names_the_job_that_spawned_it(t):
+    handle = split.enqueue(3, then="total")
+    t.drain()
+
+    [last] = t.jobs(total)
+    assert read_body(last.body).headers == {SPAWNED_BY: handle.id}
+    [said] = [
+        found for row in t.broker.history("0", 10, handle.id) if (found := spawned_in(row.data))
+    ]
+    assert (said.jobs, said.flow) == (4, last.id)
+    assert {*said.ids} == {job.id for job in t.jobs() if job.id != handle.id}
 
 
 def test_what_follows_gets_what_they_returned(t):

@@ -123,12 +123,12 @@ def faults_of(block: Block) -> Iterator[str]:
             if len(block.comments) > 1:
                 yield "either it promises nothing, or tests hold it: take one comment away"
         elif word in ("held by", "measured"):
-            yield from _faults_of_tests([each.strip() for each in ids.split(",")])
+            yield from faults_of_tests([each.strip() for each in ids.split(",")])
         else:
             yield f"`{comment}` is not a comment that is known"
 
 
-def _faults_of_tests(ids: list[str]) -> Iterator[str]:
+def faults_of_tests(ids: list[str]) -> Iterator[str]:
     always = 0
     for each in ids:
         path, _, name = each.partition("::")

@@ -79,7 +79,7 @@ def test_the_readme_lists_every_extra() -> None:
 
     [listed] = re.findall(r"The extras are (.*?);", text)
 
-    assert set(re.findall(r"`([a-z]+)`", listed)) == set(PROJECT["optional-dependencies"])
+    assert set(re.findall(r"`([a-z-]+)`", listed)) == set(PROJECT["optional-dependencies"])
 
 
 def test_what_is_installed_has_that_name() -> None:

@@ -26,7 +26,7 @@ from penstock import App, CurrentJob, FlowHandle, Handle, Repeat, Retry, Task
 from penstock.broker.protocol import Broker
 from penstock.cli.init_and_dev import FIRST_TASK
 from penstock.cli.root import root
-from penstock.task.option_types import EnqueueOptions, names_of
+from penstock.task.option_types import EnqueueOptions, QueueDeclaration, names_of
 from penstock.worker import Supervisor
 
 ROOT = Path(__file__).parents[2]
@@ -151,7 +151,9 @@ def test_the_blocks_of_a_page_are_a_program_that_runs(
     file.write_text(program(page), encoding="utf-8")
 
     if "def test_" in program(page):
-        ran = run("-m", "pytest", "-q", "-p", "no:cacheprovider", file.name, cwd=tmp_path)
+        ran = run(
+            "-m", "pytest", "-q", "-pno:cacheprovider", "-pno:schemathesis", file.name, cwd=tmp_path
+        )
     else:
         ran = run(file.name, cwd=tmp_path, timeout=280)
 
@@ -201,7 +203,7 @@ def test_the_tutorials_own_tests_pass(tmp_path: Path) -> None:
     for file in (ROOT / "examples" / "tutorial").glob("*.py"):
         (tmp_path / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
 
-    ran = run("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
+    ran = run("-m", "pytest", "-q", "-pno:cacheprovider", "-pno:schemathesis", cwd=tmp_path)
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
@@ -277,6 +279,26 @@ def test_the_files_that_are_named_exist(page: Path) -> None:
         assert name in known, name
 
 
+def test_files_and_functions_of_the_architecture_table_are_there() -> None:
+    files = [file for file in SOURCE.rglob("*.*") if file.suffix in {".py", ".sql", ".html"}]
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## Where is ...?")[2].partition("\n\nA broker over SQL")[0]
+    missing: list[str] = []
+    for row in table.splitlines():
+        words = re.findall(r"`([^`]+)`", row)
+        paths = [word for word in words if re.fullmatch(r"[\w*/.]+\.(?:py|sql|html)", word)]
+        named = {path: [file for file in files if file.match(path)] for path in paths}
+        missing += [path for path, found in named.items() if not found]
+        sources = [file.read_text(encoding="utf-8") for found in named.values() for file in found]
+        for word in words:
+            if word not in named and (name := re.fullmatch(r"@?(?:\w+\.)*(\w+)(?:\(\))?", word)):
+                whole = re.compile(rf"\b{name[1]}\b")
+                missing += [] if any(map(whole.search, sources)) else [f"{word} in {paths}"]
+
+    assert "`delay_before`" in table
+    assert missing == []
+
+
 # What is, not what will be
 
 
@@ -321,7 +343,7 @@ def test_what_replaces_the_words_of_other_systems_exists() -> None:
         for called, known in {
             "options": names_of(EnqueueOptions),
             "Retry": {*inspect.signature(Retry).parameters},
-            "app.queue": {*inspect.signature(App.queue).parameters},
+            "app.queue": names_of(QueueDeclaration),
             "app.limit": {*inspect.signature(App.limit).parameters},
         }.items()
         for given in re.findall(rf"(?<![\w.]){re.escape(called)}\(([^`()]*)\)", ours)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock.app.store_retry import STORE_SECONDS
+from penstock.app.token_text import SHORTEST_TOKEN
 from penstock.broker.checks import (
     AHEAD_SECONDS,
     MOST_BODY_BYTES,
@@ -24,10 +25,10 @@ from penstock.broker.values import RETENTION_SECONDS
 from penstock.broker.views import LEASE_SECONDS
 from penstock.broker.worker_lease import MOST_SPARED, MOST_SUSPECTS
 from penstock.brokers.postgres import listening, store
-from penstock.brokers.postgres.clock import FRESH_SECONDS
 from penstock.brokers.postgres.connection import CALL_SECONDS
 from penstock.brokers.postgres.doctor_checks import server
 from penstock.brokers.postgres.reading import _WAIT_SECONDS
+from penstock.brokers.server_clock import FRESH_SECONDS
 from penstock.brokers.sqlite.store import _OLDEST_SQLITE, _STARTING_SECONDS
 from penstock.enqueue.json_faults import DEEPEST, LARGEST_INT
 from penstock.enqueue.provisional import CLOSE_SECONDS
@@ -38,7 +39,7 @@ from penstock.run.error_text import LONGEST_HEADLINE
 from penstock.run.other_release import MOST_TIMES
 from penstock.schedules.timetable import _LAG_SECONDS
 from penstock.web import connection, guard, live, wrong_tokens
-from penstock.web.access import MOST_SESSIONS, SESSION_SECONDS, SHORTEST_TOKEN
+from penstock.web.access import MOST_SESSIONS, SESSION_SECONDS
 from penstock.worker import loop, outage_log, upkeep
 from penstock.worker.claim_plan import START_SECONDS
 from penstock.worker.supervisor import SILENCE_SECONDS

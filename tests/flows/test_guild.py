@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from penstock import State, current_job
+from penstock.broker.filter import Filter
 from tests.flows.conftest import CHILDREN
 
 
@@ -204,6 +206,57 @@ def test_one_correlation_id_from_the_first_step_to_the_last_child(guild):
     assert all(job.id > first.id for job in children)
     flow = guild.t.broker.flow(children[-1].id)
     assert flow.created_at > before
+
+
+def test_a_correlation_id_goes_to_everything_that_comes_of_a_job(guild):
+    """G62: found by it, from the first job to the last, in parcels and rows alike."""
+    app = guild.t.app
+
+    @app.task(name="leaf")
+    def leaf(n: int) -> int:
+        return n
+
+    @app.task(name="receive")
+    def receive(n: int) -> None:
+        leaf.enqueue(n)
+
+    @app.task(name="gather")
+    def gather(_: list[int]) -> None: ...
+
+    @app.task(name="root")
+    def root() -> None:
+        leaf.enqueue_many([(1,), (2,)])
+        app.publish("sent", 3)
+        gather.job(leaf.map([4, 5]).output).enqueue()
+        current_job().spawn(leaf.map([6, 7]), then=leaf.job(8))
+        leaf.options(tags={"correlation": "own"}).enqueue(9)
+
+    receive.subscribe("sent")
+    root.options(tags={"correlation": "request-1"}).enqueue()
+    leaf.enqueue(10)
+    guild.t.drain()
+
+    found = app.broker.find(Filter(tags={"correlation": ("request-1",)})).jobs
+    leaves = {msgspec.json.decode(job.body)["args"]["n"] for job in found if job.task == "leaf"}
+    assert leaves == {1, 2, 3, 4, 5, 6, 7, 8}
+    assert {job.task for job in found} == {"root", "leaf", "receive", "gather"}
+
+
+def test_the_correlation_id_of_a_flow_is_that_of_all_its_jobs(guild):
+    """G62."""
+    app = guild.t.app
+
+    @app.task(name="first")
+    def first(n: int) -> int:
+        return n
+
+    @app.task(name="last")
+    def last(_: list[int]) -> None: ...
+
+    needed = first.map(range(3))
+    last.options(tags={"correlation": "request-2"}).job(needed.output).enqueue()
+
+    assert len(app.broker.find(Filter(tags={"correlation": ("request-2",)})).jobs) == 4
 
 
 def test_work_handed_to_another_system_is_traced_to_its_end(guild):

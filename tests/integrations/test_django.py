@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from penstock import Refused, State
+from penstock import KeyRing, Refused, State
 from penstock.broker.views import WorkerRow
+from penstock.brokers import open_broker
 from penstock.job import failed
 from penstock.testing.conformance.factories import claim_for
 from penstock.testing.postgres import create_database, drop_database
@@ -282,6 +283,45 @@ def test_manage_py_runs_a_worker(shop, default):
     assert Order.objects.get(pk=order).confirmed
 
 
+def test_manage_py_has_every_command_with_the_project_s_store(shop, default):
+    place_order(default, "ada")
+    command = "from django.core.management import execute_from_command_line as run; import sys"
+
+    def manage(*words: str) -> str:
+        arguments = ["manage.py", "penstock", *words]
+        return subprocess.run(
+            [sys.executable, "-c", f"{command}; run({arguments!r})"],
+            cwd=ROOT,
+            env={**os.environ, **shop},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout
+
+    assert "shop:confirm" in manage("find", "--json")
+    assert "Start here" in manage("--help")
+    manage("worker", "--drain", "--processes", "1")
+    assert '"succeeded"' in manage("find", "state:succeeded", "--json")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["find", "state:failed"], ["find", "--app", "T", "state:failed"]),
+        (["worker", "--drain"], ["worker", "T", "--drain"]),
+        (["worker", "other:app"], ["worker", "other:app"]),
+        (["find", "--url", "sqlite:///jobs.db"], ["find", "--url", "sqlite:///jobs.db"]),
+        (["init"], ["init"]),
+        ([], []),
+    ],
+)
+def test_manage_py_names_the_app_where_the_command_takes_one(words, expected):
+    from penstock.integrations.django.management.commands.penstock import TARGET, words_with_app
+
+    assert words_with_app(words) == [TARGET if word == "T" else word for word in expected]
+
+
 def test_migrate_makes_the_store(shop):
     import psycopg
 
@@ -400,3 +440,52 @@ def test_what_django_offers_and_penstock_says_otherwise_is_refused(shop):
 
 
 def takes_context(context: Any) -> None: ...
+
+
+def test_the_settings_have_the_keys(shop, tmp_path):
+    from django.test import override_settings
+
+    from penstock.integrations.django import DjangoApp
+
+    key, file = KeyRing.new_key(), tmp_path / "keys"
+    file.write_text(key)
+    file.chmod(0o600)
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    for settings in ({"URL": url, "KEYS": [key]}, {"URL": url, "KEY_FILE": file}):
+        with override_settings(PENSTOCK=settings):
+            app = DjangoApp()
+
+            @app.task(name="echo", secret=("text",), keep_secrets=60)
+            def echo(text: str) -> str:
+                return text
+
+            handle = echo.enqueue("hunter2")
+            stored = open_broker(url)
+            assert b'"$sealed"' in stored.get(handle.id).body
+            stored.close()
+            Worker(app, drain=True).work()
+            assert handle.result(timeout=5) == "hunter2"
+            app.close()
+
+
+def test_a_job_of_an_atomic_block_is_sealed(shop):
+    """The job joins the block's transaction, and its arguments are encrypted all the same."""
+    from django.db import transaction
+    from django.test import override_settings
+
+    from penstock.integrations.django import DjangoApp
+
+    for alias in ("default", "file"):
+        with override_settings(PENSTOCK={"DATABASE": alias, "KEYS": KeyRing(b"k" * 32)}):
+            app = DjangoApp()
+
+            @app.task(name="echo")
+            def echo(text: str) -> str:
+                return text
+
+            with transaction.atomic(using=alias):
+                handle = echo.enqueue("hunter2")
+            assert b"hunter2" not in app.broker.store.get(handle.id).body
+            assert b'"hunter2"' in app.broker.get(handle.id).body
+            app.broker.act("delete", [handle.id])
+            app.close()

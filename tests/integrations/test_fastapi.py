@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 
-from penstock import App, State
+from penstock import App, KeyRing, State
 from penstock.integrations.fastapi import lifespan
 
 
@@ -85,3 +85,21 @@ def test_a_lifespan_of_ones_own_can_hold_it(jobs):
 
     asyncio.run(story())
     assert happened == ["open", "serving", "still open"]
+
+
+def test_an_app_with_keys_opens_its_store_behind_them(tmp_path):
+    jobs = App(f"sqlite:///{tmp_path / 'jobs.db'}", keys=KeyRing(KeyRing.new_key()))
+
+    @jobs.task(name="echo")
+    def echo(text: str) -> str:
+        return text
+
+    api = FastAPI(lifespan=lifespan(jobs, worker=True, threads=1))
+
+    async def story() -> str:
+        async with api.router.lifespan_context(api):
+            handle = await echo.enqueue_async("hunter2")
+            assert b"hunter2" not in jobs.broker.store.get(handle.id).body
+            return await handle.result_async(timeout=60)
+
+    assert asyncio.run(story()) == "hunter2"

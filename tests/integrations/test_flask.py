@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from flask import Flask, current_app, g
 
-from penstock import JobFailed
+from penstock import JobFailed, KeyRing, Refused
+from penstock.brokers import open_broker
 from penstock.integrations.flask import FlaskApp
 from penstock.worker import Worker
 
@@ -59,7 +60,11 @@ def test_the_config_says_where_the_jobs_are(flask, jobs, monkeypatch):
 
     jobs.init_app(flask)
 
-    assert jobs.resolved_url == (flask.config["PENSTOCK_URL"], "PENSTOCK_URL of Flask's config")
+    resolved = jobs.resolved_url
+    assert (resolved.url, resolved.source) == (
+        flask.config["PENSTOCK_URL"],
+        "PENSTOCK_URL of Flask's config",
+    )
     assert FlaskApp(flask).resolved_url.url == flask.config["PENSTOCK_URL"]
 
 
@@ -73,3 +78,35 @@ def test_without_an_application_a_task_says_what_is_missing(jobs):
 
         with pytest.raises(JobFailed, match=r"init_app\(flask_app\)"):
             handle.result()
+
+
+def test_the_config_has_the_keys(flask, jobs, tmp_path):
+    @jobs.task(name="echo", secret=("text",), keep_secrets=60)
+    def echo(text: str) -> str:
+        return text
+
+    flask.config["PENSTOCK_KEYS"] = [KeyRing.new_key()]
+    jobs.init_app(flask)
+    handle = echo.enqueue("hunter2")
+    stored = open_broker(jobs.resolved_url.url)
+    assert b'"$sealed"' in stored.get(handle.id).body
+    stored.close()
+    Worker(jobs, drain=True).work()
+
+    assert handle.result(timeout=5) == "hunter2"
+
+
+def test_the_config_names_a_key_file(flask, jobs, tmp_path):
+    (tmp_path / "keys").write_text(KeyRing.new_key())
+    (tmp_path / "keys").chmod(0o600)
+    flask.config["PENSTOCK_KEY_FILE"] = str(tmp_path / "keys")
+    jobs.init_app(flask)
+
+    assert jobs.seals
+
+
+def test_keep_secrets_without_keys_is_refused_when_it_is_bound(flask, jobs):
+    jobs.task(name="echo", secret=("text",), keep_secrets=60)(lambda text: None)
+
+    with pytest.raises(Refused, match="task echo: keep_secrets"):
+        jobs.init_app(flask)

@@ -70,7 +70,15 @@ def test_without_the_fixture_the_app_is_as_it_was():
 
 
 def pytest_in(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-pno:cacheprovider",
+        "-pno:schemathesis",
+        *options,
+    ]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=100, check=False
     )

@@ -94,6 +94,7 @@ class JsonLogBroker:
         self.flow, self.flows, self.outputs = memory.flow, memory.flows, memory.outputs
         self.records = memory.records
 
+        self.get_many = memory.get_many
         self.stage = self._logged(memory.stage)
         self.commit_write = self._logged(memory.commit_write)
         self.discard = self._logged(memory.discard)

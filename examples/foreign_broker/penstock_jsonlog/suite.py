@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.broker.traits import ONE_PLACE
 from penstock_jsonlog import JsonLogBroker
 
 pytest_plugins = ["penstock.testing.conformance.plugin"]
@@ -21,7 +22,7 @@ def broker(clock, tmp_path):
 
 
 def pytest_penstock_capabilities():
-    return {"reopens", "order across buckets", "scan as one look"}
+    return ONE_PLACE | {"reopens"}
 
 
 @pytest.fixture
