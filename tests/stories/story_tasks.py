@@ -141,6 +141,15 @@ def sleep_for_ever() -> None:
     time.sleep(1e6)
 
 
+@task()
+def sleep_at_first() -> int:
+    """Runs until its process is killed; the attempt after that ends at once."""
+    ledger("sleep_at_first", current_job().attempt)
+    if current_job().attempt == 1:
+        time.sleep(3600)
+    return current_job().attempt
+
+
 @task(timeout=0.5)
 def hold_for_ever() -> None:
     ledger("hold_for_ever", 0)

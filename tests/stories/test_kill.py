@@ -24,14 +24,15 @@ def test_a_child_that_is_killed_in_mid_run_loses_nothing(story: Story):
     handles = story.app.enqueue(
         [task.job(n, 0.02) for n in range(200) for task in (nap, nap_async)]
     )
+    handles.append(story.task("sleep_at_first").enqueue())
     fleet = story.start(drain=True)
 
-    eventually(lambda: len(story.ledger()) > 40)
+    eventually(lambda: story.ledger("sleep_at_first") and len(story.ledger()) > 40)
     [child] = fleet.children()
     os.kill(child, signal.SIGKILL)
 
     assert fleet.wait(60) == 0, fleet.output()
-    assert story.states(handles) == {State.SUCCEEDED: 400}
+    assert story.states(handles) == {State.SUCCEEDED: 401}
     assert set(story.successes().values()) == {1}
     assert "SIGKILL" in fleet.output()
     # Only what ran at that moment counts a lapse: at most 10 hands and 100 slots.
