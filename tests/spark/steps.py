@@ -23,7 +23,7 @@ WIDE = 60_000  # so many letters a row, so that a task hands over what it has ma
 def holding(folder: str, gate: str, numbers: list[int]) -> Any:
     """The text of a number; with these it waits at the gate, in the first attempt of a task.
 
-    A further attempt lets the first one arrive there: on a crowded machine it may be the quicker one.
+    A further attempt lets the first one arrive there: on a crowded machine it may be quicker.
     """
 
     def hold(number: int) -> str:
