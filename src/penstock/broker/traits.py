@@ -45,7 +45,7 @@ _PROCESS_KEY = os.urandom(32)
 
 
 class Traits(msgspec.Struct, kw_only=True):
-    """What a store declares about itself; `relaxed` and `ended` are set by who opens it."""
+    """What a store declares about itself; `relaxed` and what it calls are set by who opens it."""
 
     name: str  # what people call the store in a sentence: "the memory broker"
     capabilities: frozenset[Capability] = frozenset()
@@ -79,6 +79,9 @@ class Traits(msgspec.Struct, kw_only=True):
     # although no worker reported that: it expired, was cancelled before it ran, or its worker died.
     # The job is as it stands then. It must not block, and not call the store.
     ended: Callable[[Job[Any]], None] | None = None
+    # Called with the id of a job that was settled from SQL, by any connection: a hint, for who
+    # keeps a copy of what is handed out. It must not block, and not call the store.
+    settled_in_sql: Callable[[str], None] | None = None
 
     def can(self, capability: Capability) -> bool:
         return capability in self.capabilities

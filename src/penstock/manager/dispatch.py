@@ -120,6 +120,7 @@ class Dispatch:
         self._asking: dict[Any, int] = {}
         self.next_at: float | None = None  # when the next job falls due that could be handed out
         self.counters = Counters()
+        broker.traits.settled_in_sql = self._settled_in_sql
 
     @property
     def resting(self) -> bool:
@@ -179,6 +180,12 @@ class Dispatch:
                 return False
             receiver.hold([job])
             return True
+
+    def _settled_in_sql(self, job_id: str) -> None:
+        """The receiver that holds it said so to the store itself: its copy here is dropped."""
+        with self._changed:
+            for receiver in self._receivers.values():
+                receiver.held.pop(job_id, None)
 
     def settle(self, pairs: Sequence[Settlement], done: Done) -> None:
         """Apply these with the next round, together.

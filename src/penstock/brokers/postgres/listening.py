@@ -37,6 +37,7 @@ _NAMES_PER_PAYLOAD = 50  # a notification holds 8000 bytes
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # before the next attempt to connect
 _PING_SECONDS = 30.0  # a connection that was silent for so long is probed
 _CLOSE_SECONDS = 6.0
+_SETTLED = "settled "  # and the id of a job: `functions/settle_sql.sql`
 _MOST_NEWS = 100  # kept for one thread, which may never wait again
 
 log = logging.getLogger("penstock.store")
@@ -226,6 +227,9 @@ class Listener:
         elif payload == "rules":
             self._assume_changes()
             self._acknowledgement_due = True
+        elif payload.startswith(_SETTLED):
+            if (settled := self._store.traits.settled_in_sql) is not None:
+                settled(payload.removeprefix(_SETTLED))
         elif not payload.startswith("echo"):
             self._announce(payload)
 

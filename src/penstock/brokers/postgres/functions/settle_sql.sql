@@ -95,6 +95,8 @@ begin
             ));
         end if;
     end if;
+    -- Who handed it out keeps a copy (a manager, of what its receivers hold).
+    perform pg_notify('penstock', 'settled ' || v_id);
     -- What ended may have made room under a limit, or let the next job of its key go.
     if exists (select 1 from penstock.rule r where r.kind in ('limit', 'order')) then
         perform pg_notify('penstock', '');
