@@ -29,7 +29,7 @@ class Gauge(msgspec.Struct, frozen=True):
     limited: int = 0
     running: int = 0
     failed: int = 0
-    oldest: float | None = None  # seconds that the oldest due job waits, also one held back
+    oldest: float | None = None  # seconds that the oldest due job waits that no pause holds back
 
     @property
     def empty(self) -> bool:

@@ -201,7 +201,7 @@ def _oldest(broker: Broker, queue: str) -> list[Finding]:
         change = gauge.ready - before[1].ready
         since = duration_text(at - before[0])
         trend = f"; {abs(change):,} {'more' if change > 0 else 'fewer'} ready than {since} before"
-    late = gauge.oldest > LATE_SECONDS and not (gauge.paused or gauge.limited)
+    late = gauge.oldest > LATE_SECONDS and not gauge.limited
     remedy = "penstock worker MODULE:APP on another machine, or more --threads" if late else ""
     return [Finding("wait", _YELLOW if late else _GREEN, f"{waits} {when}{trend}", remedy)]
 

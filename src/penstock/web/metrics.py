@@ -234,7 +234,7 @@ def _oldest(rows: Sequence[Event]) -> Iterator[Any]:
 
     oldest = GaugeMetricFamily(
         "penstock_queue_oldest_ready_seconds",
-        "How long the oldest due job waits, as of the last minute that was gauged.",
+        "How long the oldest due job that is not paused waits, at the last gauge.",
         labels=["queue"],
     )
     gauged = GaugeMetricFamily(

@@ -13,14 +13,9 @@ from psycopg.types.json import Jsonb
 
 from penstock.brokers.postgres import PostgresBroker
 from penstock.job import Job, State, Unique, succeeded
-from penstock.manager import dispatch
-from penstock.manager.contract import receivers_pb2 as contract
-from penstock.manager.server import Manager
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.clock import Clock
 from penstock.testing.conformance.factories import a_flow, a_job, claim, history_of, part
-from tests.manager.conftest import connect as connect  # a fixture
-from tests.manager.test_receivers import until
 
 SETTLE = "select penstock.settle(%s, %s, %s, %s)"
 
@@ -144,48 +139,3 @@ def test_it_makes_room_under_a_limit(broker, connection, clock):
     connection.commit()
 
     assert len(claim(broker)) == 1
-
-
-@pytest.fixture
-def serving(broker, monkeypatch):
-    """A manager that hears of changes, and looks for nothing by itself."""
-    monkeypatch.setattr(dispatch, "POLL_SECONDS", 3600.0)
-    with Manager(broker, "127.0.0.1:0") as manager:
-        yield manager
-
-
-def held(manager: Manager) -> list[tuple[int, int]]:
-    return [(free, jobs) for _, free, jobs in manager.dispatch.receivers()]
-
-
-def test_a_manager_drops_its_copy_of_what_is_settled_from_sql(
-    broker, connection, clock, serving, connect
-):
-    """V36: a receiver may settle in its own transaction, and say nothing to its manager."""
-    receiver = connect(serving, credits=2)
-    broker.enqueue([a_job(clock, task="mail:send"), a_job(clock, task="mail:send")])
-    first, second = receiver.jobs(2)
-    until(lambda: held(serving) == [(0, 2)])
-
-    assert settle(connection, first)
-    connection.commit()
-
-    until(lambda: held(serving) == [(0, 1)])
-    assert receiver.settle(first, succeed=contract.Succeed()) == "STALE"
-    assert receiver.settle(second, succeed=contract.Succeed()) == "SETTLED"
-
-
-def test_a_manager_hands_out_at_once_what_a_settle_from_sql_made_room_for(
-    broker, connection, clock, serving, connect
-):
-    """V36: also where the next job waited for this one, by a limit or by the order of its key."""
-    broker.put(Rule(RuleKind.LIMIT, queue="default", running=1))
-    receiver = connect(serving, credits=2)
-    broker.enqueue([a_job(clock, task="mail:send"), a_job(clock, task="mail:send")])
-    [first] = receiver.jobs()
-
-    assert settle(connection, first)
-    connection.commit()
-
-    [second] = receiver.jobs()
-    assert second.id != first.id

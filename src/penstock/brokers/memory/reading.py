@@ -26,6 +26,7 @@ from penstock.brokers.positions import (
     slices_between,
 )
 from penstock.job import State
+from penstock.rules.rule import Rule, rule_over_job
 
 
 class MemoryReading(ABC):
@@ -40,6 +41,9 @@ class MemoryReading(ABC):
 
     @abstractmethod
     def workers(self) -> list[WorkerRow]: ...
+
+    @abstractmethod
+    def records(self, kind: type[Any]) -> list[Any]: ...
 
     def gauge(self) -> int:
         with self._lock:
@@ -66,11 +70,12 @@ class MemoryReading(ABC):
             return len(gauges)
 
     def oldest_due(self) -> dict[str, float]:
-        """How long the oldest due job of each queue has been due."""
+        """How long the oldest due job of each queue has been due that may run."""
         now, oldest = self.clock.now(), dict[str, float]()
+        rules = self.records(Rule)
         for job in self._store.jobs.values():
             due = job.enqueued_at if job.run_at is None else job.run_at
-            if job.state is State.READY and due <= now:
+            if job.state is State.READY and due <= now and not rule_over_job(rules, job, now):
                 oldest[job.queue] = max(oldest.get(job.queue, 0.0), now - due)
         return oldest
 

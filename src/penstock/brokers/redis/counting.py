@@ -57,14 +57,23 @@ def count(store: RedisStore, rules: Sequence[Rule]) -> list[Count]:
     return [Count(*names[:2], app=names[2], **row) for names, row in sorted(numbers.items())]
 
 
-def oldest(store: RedisStore) -> dict[str, float]:
-    """How long the oldest due job of each queue has been due."""
+def oldest(store: RedisStore, rules: Sequence[Rule]) -> dict[str, float]:
+    """How long the oldest due job of each queue has been due that may run."""
     now, found = store.clock.now(), dict[str, float]()
-    for each in lane_counts(store.change, now):
-        if each.first is not None:
-            queue = each.lane.queue
-            found[queue] = max(found.get(queue, 0.0), now - each.first)
+    for each in list(lane_counts(store.change, now)):
+        lane, first = each.lane, each.first
+        if rule_over(rules, lane.queue, lane.task, now, lane.version) is not None:
+            continue
+        if rules_by_job := _rules_by_job(rules, lane, now):
+            may_run = (job for job in store.due(lane) if not rule_over_job(rules_by_job, job, now))
+            first = min((job.run_at or job.enqueued_at for job in may_run), default=None)
+        if first is not None:
+            found[lane.queue] = max(found.get(lane.queue, 0.0), now - first)
     return found
+
+
+def _rules_by_job(rules: Sequence[Rule], lane: Lane, now: float) -> list[Rule]:
+    return [rule for rule in rules if rule.by_job and rule.holds(lane.queue, lane.task, now)]
 
 
 def queue_bytes(change: RedisChange, now: float) -> dict[str, int]:
@@ -121,7 +130,7 @@ def _due_places(
         return {"ready": 0}
     if rule_over(rules, lane.queue, lane.task, now, lane.version) is not None:
         return {"paused": each.due}
-    by_job = [rule for rule in rules if rule.by_job and rule.holds(lane.queue, lane.task, now)]
+    by_job = _rules_by_job(rules, lane, now)
     if by_job or limits.over(lane, per_key=True):
         return _job_by_job(store, by_job, limits, lane)
     ready = min(each.due, max(0, limits.room(lane, each.due).jobs))

@@ -56,7 +56,7 @@ class RedisReads(MemoryBroker):
         return count(self.stored, self._rules.all())
 
     def oldest_due(self) -> dict[str, float]:
-        return oldest(self.stored)
+        return oldest(self.stored, self._rules.all())
 
     def get(self, job_id: str) -> Job[Any] | None:
         return next(iter(self.peek([job_id])), None)

@@ -100,9 +100,9 @@ def _ended_since(store: TableStore, db: Db, after: int, now: float) -> tuple[int
 
 
 def _oldest(db: Db, statement: str, now: float) -> dict[str, float]:
-    """How long the oldest due job of each queue has been waiting."""
+    """How long the oldest due job of each queue has waited that may run."""
     waits: dict[str, float] = {}
-    for row in db.execute(statement):
+    for row in db.execute(statement, {"now": now}):
         times = [] if row["packed"] is None else [made_at(row["packed"])]
         times += [] if row["run_at"] is None else [row["run_at"]]
         for due in times:

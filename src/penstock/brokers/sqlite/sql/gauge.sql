@@ -16,7 +16,7 @@ select (select value
        (select max(position) from penstock_history) as newest;
 
 -- name: oldest
--- The first job of each lane that is ready, packed or in a row of its own.
+-- The oldest ready parcel and the earliest ready row of each lane that no pause and no block holds back.
 select l.queue,
        (select p.id
           from penstock_parcel p
@@ -27,9 +27,34 @@ select l.queue,
           from penstock_job j
          where j.lane = l.hash
            and j.state = 'ready'
+           and not exists (
+                select 1
+                  from penstock_rule r
+                 where r.kind in ('block', 'pause')
+                   and (r.key <> '' or r.tag <> '')
+                   and r.queue in ('', l.queue)
+                   and r.task in ('', l.task)
+                   and r.version in (-1, l.version)
+                   and r.key in ('', j.key)
+                   and (r.tag = ''
+                        or exists (select 1 from penstock_tag t
+                                    where t.name = r.tag and t.value = r.tag_value and t.job = j.id))
+                   and (r.until is null or r.until > :now)
+               )
          order by j.run_at
          limit 1) as run_at
-  from penstock_lane l;
+  from penstock_lane l
+ where not exists (
+        select 1
+          from penstock_rule r
+         where r.kind in ('block', 'pause')
+           and r.key = ''
+           and r.tag = ''
+           and r.queue in ('', l.queue)
+           and r.task in ('', l.task)
+           and r.version in (-1, l.version)
+           and (r.until is null or r.until > :now)
+       );
 
 -- name: uncounted
 -- The next rows of the history whose attempts are not counted yet: how many, and up to where.

@@ -46,13 +46,49 @@ def test_a_gauge_says_where_the_jobs_of_a_queue_stand(broker, clock):
     assert broker.gauge() == 2
 
     films, mail = gauges(broker)
-    assert films == (minute, {"queue": "films", "paused": 1, "oldest": 40.0})
+    assert films == (minute, {"queue": "films", "paused": 1})
     said = {"queue": "mail", "ready": 4, "scheduled": 1, "running": 1}
     oldest = mail[1].pop("oldest")
     assert mail == (minute, said)
     assert abs(oldest - 70.0) < 0.01
     assert [row.queue for row in broker.history()][-2:] == ["films", "mail"]
     assert settle(broker, taken, failed("x"))
+
+
+@pytest.mark.parametrize(
+    "held",
+    [{"queue": "mail"}, {"task": "mail:send"}, {"key": "ada"}, {"tag": ("of", "ada")}],
+    ids=["queue", "task", "key", "tag"],
+)
+def test_the_age_of_the_oldest_job_leaves_out_what_is_paused(broker, clock, held):
+    """B55: nobody is late with what is not to run; a block holds back as a pause does."""
+    mail = {"queue": "mail", "task": "mail:send"}
+    broker.enqueue([a_job(clock, key="ada", tags={"of": "ada"}, **mail)])
+    if "key" not in held and "tag" not in held:
+        broker.enqueue([a_job(clock, **mail)])  # a plain one
+    clock.advance(seconds=20)
+    broker.enqueue([a_job(clock, "media:resize", queue="other"), a_job(clock, queue="other")])
+    if "key" in held or "tag" in held:
+        broker.enqueue([a_job(clock, key="bob", **mail)])
+    clock.advance(seconds=40)
+    broker.put(Rule(RuleKind.PAUSE, **held))
+
+    broker.gauge()
+    ages = {row["queue"]: row.get("oldest") for _, row in gauges(broker)}
+    assert ages.pop("other") == pytest.approx(40, abs=0.01)
+    by_job = "key" in held or "tag" in held
+    assert ages == {"mail": pytest.approx(40, abs=0.01) if by_job else None}
+
+    broker.clear(Rule, Rule(RuleKind.PAUSE, **held).id)
+    broker.put(Rule(RuleKind.BLOCK, **held, until=clock.now() + 90))
+    clock.advance(seconds=60)
+    broker.gauge()
+    mails = [row.get("oldest") for _, row in gauges(broker) if row["queue"] == "mail"]
+    assert mails[-1] == (pytest.approx(100, abs=0.01) if by_job else None)
+    clock.advance(seconds=60)
+    broker.gauge()
+    mails = [row.get("oldest") for _, row in gauges(broker) if row["queue"] == "mail"]
+    assert mails[-1] == pytest.approx(180, abs=0.01)
 
 
 def test_it_is_written_once_a_minute_however_many_ask(broker, clock):
