@@ -22,6 +22,7 @@ from penstock import App, Retry, RetryLater, current_job
 from penstock.enqueue.tracing import SWITCH, trace
 from penstock.errors import Refused
 from penstock.schedules.timetable import decide
+from tests.workers import drain
 
 EXPORTER = InMemorySpanExporter()
 PROVIDER = TracerProvider()
@@ -372,3 +373,20 @@ def test_it_is_off_unless_switched_on_and_then_imports_nothing(monkeypatch):
     monkeypatch.delenv(SWITCH)
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "False"
+
+
+def test_where_attempts_lead_is_counted_with_the_reason(numbers, app):
+    @app.task(queue="mail")
+    def later() -> None:
+        if current_job().attempt == 1:
+            raise RetryLater(after=0)
+        raise ValueError("no")
+
+    later.enqueue()
+    drain(app)
+
+    settled = {
+        (point.attributes["penstock.outcome"], point.attributes["penstock.reason"]): point.value
+        for point in numbers()["penstock.attempts.settled"]
+    }
+    assert settled == {("put_back", "later"): 1, ("failed", "error"): 1}

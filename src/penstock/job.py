@@ -292,6 +292,19 @@ def unclaimed(spared: int = 0) -> Outcome:
     return Outcome(State.READY, spared=spared, unclaim=True)
 
 
+def is_put_back(outcome: Outcome) -> bool:
+    """Whether the job is ready again, and nothing was counted on it."""
+    counted = outcome.failures or outcome.lapses or outcome.repeats
+    return outcome.state is State.READY and not counted
+
+
+def outcome_word(outcome: Outcome) -> str:
+    """Where an attempt led, for counters: its state, "again", or "put_back"."""
+    if outcome.state is not State.READY:
+        return outcome.state.value
+    return "put_back" if is_put_back(outcome) else "again"
+
+
 def lapsed(error: str | None = None) -> Outcome:
     """The process that ran it is gone: counted on the crash budget, which the store checks.
 

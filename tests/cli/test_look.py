@@ -248,3 +248,15 @@ def test_the_history_of_a_job_says_first_what_it_is(stocked):
     assert 'shop:charge(card="***"), queue payments, enqueued ' in result.stderr
     assert result.stderr.rstrip().endswith(": failed")
     assert "4242" not in result.output
+
+
+def test_count_reasons_says_why_jobs_ended(stocked):
+    rows = stocked.lines("count", "--reasons")
+
+    assert [(row["outcome"], row["reason"], row["count"]) for row in rows] == [
+        ("succeeded", "completed", 2),
+        ("failed", "error", 1),
+    ]
+    assert "completed" in stocked("count", "--reasons").stdout
+    assert "nothing ended" in stocked("count", "--reasons", "--since", "2099-01-01").output
+    assert "--reasons" in stocked("count", "--since", "2h", code=2).output

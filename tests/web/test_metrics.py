@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from penstock.job import failed, succeeded, try_again
+from penstock.broker.filter import Filter
+from penstock.job import State, failed, lapsed, put_back, succeeded, try_again
 from penstock.testing.conformance.factories import a_job, a_worker, begun, claim, settle, some_jobs
 from penstock.web import metrics as module
 from penstock.web.access import Role
@@ -128,3 +129,59 @@ def test_hostile_names_break_no_line(scraped, broker, clock):
     found = scraped()
 
     assert found[("penstock_queue_depth", *sorted(("<script>", hostile, "ready")))] == 1
+
+
+def test_every_end_is_counted_with_its_reason(scraped, broker, clock):
+    scraped()
+    broker.enqueue(some_jobs(clock, 6))
+    outcomes = [
+        succeeded(),
+        failed("no"),
+        try_again("x", clock.now() + 60, "timeout"),
+        put_back("later"),
+        lapsed(),
+    ]
+    jobs = claim(broker, limit=5)
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        settle(broker, job, begun(outcome, clock.now()))
+    [left] = broker.find(Filter(state=(State.READY,)), limit=1).jobs
+    broker.act("cancel", [left.id])
+
+    found = scraped()
+
+    for outcome, reason in (
+        ("succeeded", "completed"),
+        ("failed", "error"),
+        ("again", "timeout"),
+        ("again", "later"),
+        ("again", "crashed"),
+        ("cancelled", "cancelled"),
+    ):
+        labels = sorted(("default", outcome, reason))
+        assert found[("penstock_attempt_reasons_total", *labels)] == 1, (outcome, reason)
+
+
+def test_put_backs_are_counted_on_from_what_workers_say(scraped, broker):
+    def said(**paused: int) -> float:
+        rows = [a_worker(id=id, put_back={"mail": {"paused": n}}) for id, n in paused.items()]
+        broker.renew(rows)
+        return scraped().get(("penstock_put_backs_total", "mail", "paused"), 0)
+
+    assert said(one=5) == 0  # before the first scrape
+    assert said(one=7) == 2
+    assert said(one=7, two=3) == 5
+    assert said(one=1, two=3) == 5  # it began anew, and that is no reason to count down
+    assert said(one=2, two=3) == 6
+
+
+def test_beyond_so_many_reasons_the_rest_is_added_up(scraped, broker, clock, monkeypatch):
+    monkeypatch.setattr(module, "MOST_REASONS", 1)
+    scraped()
+    broker.enqueue([a_job(clock, queue=f"q{number}") for number in range(3)])
+    for job in claim(broker, limit=3):
+        settle(broker, job, begun(succeeded(), clock.now()))
+
+    found = scraped()
+
+    reasons = {key: n for key, n in found.items() if key[0] == "penstock_attempt_reasons_total"}
+    assert sorted(reasons.values()) == [1, 2]

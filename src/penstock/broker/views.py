@@ -167,6 +167,8 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     began: tuple[str, ...] | None = None  # those of them that have begun; None: it does not say
     alive: bool = True  # as `workers` found it
     stale: int = 0  # outcomes that it sent too late: another attempt held the job by then
+    # Jobs that it claimed and put back, uncounted, since it started: by queue, and by the reason.
+    put_back: Mapping[str, Mapping[str, int]] = {}
 
     @property
     def state(self) -> str:

@@ -172,13 +172,29 @@ def count(
     by_task: Annotated[
         bool, typer.Option("--by-task", help="One row per task instead of per queue.")
     ] = False,
+    reasons: Annotated[
+        bool,
+        typer.Option("--reasons", help="Count ends and put-backs by their reason instead."),
+    ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(help="With --reasons: ends since then, as 2h or 2026-11-15; 1h without it."),
+    ] = None,
     store: Store,
     json: Json = False,
 ) -> None:
     """Count jobs by queue and state. Succeeded and cancelled jobs are not counted.
 
+    With --reasons: why attempts ended, from the history, and how many jobs were put back, since
+    they started, by the workers that are alive.
+
     Example: penstock count --by-task
     """
+    if reasons:
+        _count_reasons(since or "1h", store, json=json)
+        return
+    if since is not None:
+        raise Refused("--since goes with --reasons: what is counted otherwise is what stands now")
     from penstock.broker.views import by_queue
     from penstock.cli import output
     from penstock.cli.store_choice import open_store
@@ -196,3 +212,29 @@ def count(
         output.print_note("no job is waiting, running or failed")
         return
     output.console().print(output.counts_table(counts, by_task=by_task, sizes=sizes))
+
+
+def _count_reasons(since: str, store: Store, *, json: bool) -> None:
+    from rich.text import Text
+
+    from penstock.broker.filter import parse_time
+    from penstock.cli import output
+    from penstock.cli.store_choice import open_store
+    from penstock.operate.reasons import read_reasons
+    from penstock.operate.time_text import time_text
+
+    with open_store(*store) as broker:
+        asked = parse_time(since, broker.clock.now())
+        found = read_reasons(broker, asked)
+    if json:
+        output.print_json_lines(found.counts)
+        return
+    if not found.counts:
+        output.print_note(f"nothing ended or was put back since {time_text(asked)}")
+        return
+    made = output.table("queue", "outcome", "reason", "count", right=("count",))
+    for each in found.counts:
+        made.add_row(*map(Text, (each.queue, each.outcome, each.reason, f"{each.count:,}")))
+    output.console().print(made)
+    if found.since > asked:
+        output.print_note(f"the history since {time_text(found.since)} was read: there is more")

@@ -20,7 +20,7 @@ import msgspec
 from penstock.enqueue.codec import add_options, read_body
 from penstock.errors import JobInterrupted, Refused, RetryLater
 from penstock.flows.flow import WAIT_TASK
-from penstock.job import Job, Lane, Parcel, count_jobs
+from penstock.job import Job, Lane, Outcome, Parcel, count_jobs, outcome_word
 from penstock.run.current import CURRENT, CurrentJob
 
 if TYPE_CHECKING:
@@ -54,6 +54,16 @@ def trace(app: App) -> None:
         app.middleware(app.tracing.around_async)
 
 
+def told_settled(app: App) -> Callable[[Sequence[tuple[Job[Any], Outcome]]], None]:
+    """Counts outcomes that the store accepted, while this app is traced."""
+
+    def tell(settled: Sequence[tuple[Job[Any], Outcome]]) -> None:
+        if app.tracing is not None:
+            app.tracing.settled(settled)
+
+    return tell
+
+
 class Tracing:
     """Makes spans. The tracer is asked for at once, and goes to whoever provides one later."""
 
@@ -72,6 +82,7 @@ class Tracing:
         meter = metrics.get_meter(_NAME)
         self._sent = meter.create_counter("messaging.client.sent.messages", "{message}")
         self._consumed = meter.create_counter("messaging.client.consumed.messages", "{message}")
+        self._outcomes = meter.create_counter("penstock.attempts.settled", "{attempt}")
         self._sending = meter.create_histogram(
             "messaging.client.operation.duration", "s", explicit_bucket_boundaries_advisory=_SECONDS
         )
@@ -186,6 +197,14 @@ class Tracing:
             detach(token)
             span.end()
             self._running.record(monotonic() - began, labels)
+
+    def settled(self, settled: Sequence[tuple[Job[Any], Outcome]]) -> None:
+        """Count where these attempts led, and why."""
+        for job, outcome in settled:
+            attributes = _metric_attributes(_span_attributes("settle", {job.queue}, {job.task}))
+            word = outcome_word(outcome)
+            labels = {"penstock.outcome": word, "penstock.reason": outcome.reason or "completed"}
+            self._outcomes.add(1, {**attributes, **labels})
 
     def _links(self, headers: dict[str, str]) -> list[Link]:
         from opentelemetry.trace import Link, get_current_span

@@ -11,7 +11,7 @@ import threading
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -24,6 +24,7 @@ from penstock.broker.views import PLACES, Count, Event, WorkerRow, by_task
 from penstock.errors import Refused
 from penstock.job import State
 from penstock.operate.attempt_times import LAPSED, run_seconds, wait_seconds
+from penstock.operate.reasons import outcome_and_reason
 from penstock.operate.refusals import NotFound
 from penstock.web.checked_store import CheckedStore
 from penstock.web.live import newest_position
@@ -31,6 +32,7 @@ from penstock.web.request import WebRequest
 
 MOST_PAIRS = 200
 MOST_QUEUES = 200
+MOST_REASONS = 400
 OTHER = "other"
 BUCKETS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0)
 _PAGE = 5_000
@@ -75,6 +77,9 @@ class Metrics:
         self._position: Position | None = None
         self._pairs: set[Pair] = set()
         self._ended: Counter[tuple[str, str, str]] = Counter()
+        self._reasons: Counter[tuple[str, str, str]] = Counter()  # queue, outcome and reason
+        self._put_back: Counter[Pair] = Counter()  # queue and reason
+        self._put_back_of: dict[str, Mapping[str, Mapping[str, int]]] | None = None
         self._lapsed: Counter[Pair] = Counter()
         self._runs: dict[Pair, Histogram] = {}
         self._waits: dict[Pair, Histogram] = {}
@@ -116,6 +121,7 @@ class Metrics:
                 self._position = newest_position(store)
                 return
             for row in rows:
+                self._count_reason(row)
                 if row.kind == "attempt":
                     self._count(row)
             if rows:
@@ -139,6 +145,14 @@ class Metrics:
         if (wait := wait_seconds(row)) is not None:
             self._waits.setdefault(pair, Histogram()).add(wait)
 
+    def _count_reason(self, row: Event) -> None:
+        if (way := outcome_and_reason(row)) is None:
+            return
+        outcome, key = way[0], (row.queue or "", *way)
+        if key not in self._reasons and len(self._reasons) >= MOST_REASONS:
+            key = (OTHER, outcome, OTHER)
+        self._reasons[key] += 1
+
     def _families(self, store: CheckedStore) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
@@ -153,7 +167,14 @@ class Metrics:
         )
         for pair, number in self._lapsed.items():
             lapsed.add_metric(pair, number)
-        yield from (ended, lapsed)
+        reasons = CounterMetricFamily(
+            "penstock_attempt_reasons",
+            "Attempts and cancels by where they led, and why.",
+            labels=["queue", "outcome", "reason"],
+        )
+        for labels, number in self._reasons.items():
+            reasons.add_metric(labels, number)
+        yield from (ended, reasons, lapsed)
         yield _histogram("penstock_job_run_seconds", "How long attempts ran.", self._runs)
         yield _histogram(
             "penstock_job_wait_seconds", "From the time they were due to their start.", self._waits
@@ -163,6 +184,7 @@ class Metrics:
         workers = store.workers()
         yield _workers(workers)
         yield self._stale_settlements(workers)
+        yield self._put_backs(workers)
         folded = CounterMetricFamily(
             "penstock_metrics_folded_attempts", "Attempts that are counted as other."
         )
@@ -184,6 +206,29 @@ class Metrics:
             "penstock_stale_settlements", "Outcomes that were refused: another attempt had the job."
         )
         family.add_metric([], self._stale)
+        return family
+
+    def _put_backs(self, workers: Sequence[WorkerRow]) -> Any:
+        """As `_stale_settlements`, of jobs that went back."""
+        from prometheus_client.core import CounterMetricFamily
+
+        known, self._put_back_of = self._put_back_of, {row.id: row.put_back for row in workers}
+        for row in workers if known is not None else ():
+            before = (known or {}).get(row.id, {})
+            for queue, reasons in row.put_back.items():
+                for reason, number in reasons.items():
+                    pair = (queue, reason)
+                    if pair not in self._put_back and len(self._put_back) >= MOST_PAIRS:
+                        pair = (OTHER, OTHER)
+                    gained = number - before.get(queue, {}).get(reason, 0)
+                    self._put_back[pair] += max(0, gained)
+        family = CounterMetricFamily(
+            "penstock_put_backs",
+            "Claimed jobs that went back, and count neither as failure nor as crash.",
+            labels=["queue", "reason"],
+        )
+        for pair, number in self._put_back.items():
+            family.add_metric(pair, number)
         return family
 
 

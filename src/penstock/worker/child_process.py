@@ -127,4 +127,5 @@ def row_of(child: Child, app: App, config: ChildConfig) -> WorkerRow:
         running=vitals.running,
         began=child.slots.began(),
         stale=vitals.stale,
+        put_back=child.slots.put_backs(),
     )

@@ -26,11 +26,9 @@ from penstock.app.locate import loading, target_of
 from penstock.app.version import RELEASE
 from penstock.broker.values import RETENTION_SECONDS
 from penstock.broker.views import WorkerRow
+from penstock.enqueue.tracing import told_settled
 from penstock.errors import Refused
 from penstock.job import Job, put_back
-from penstock.run.batch import most_together
-from penstock.task.batch import as_batch_task
-from penstock.worker.batch_gathering import BatchSize
 from penstock.worker.chunk import Chunk
 from penstock.worker.claim_plan import ClaimPlan, ClaimRequest
 from penstock.worker.drain_check import anything_left
@@ -40,6 +38,7 @@ from penstock.worker.hand_pool import HandPool
 from penstock.worker.health import Health
 from penstock.worker.hint_backoff import HintBackoff
 from penstock.worker.memory_use import memory_of
+from penstock.worker.modes import modes_and_batches
 from penstock.worker.outbox import Outbox
 from penstock.worker.running_slots import Flag, RunningSlots, Vitals
 from penstock.worker.start_check import StartCheck
@@ -116,7 +115,7 @@ class Worker:
         self._done: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
         self._listening = False
         self._start_check = StartCheck(self.broker)
-        self._store = StoreCalls(self.broker, self.health)
+        self._store = StoreCalls(self.broker, self.health, told_settled(app))
         self._target = target or target_of(app)
         processes, apart = self._target is not None, self.broker.traits.apart
         self._claims = ClaimPlan(threads, async_slots, processes=processes, apart=apart)
@@ -166,6 +165,7 @@ class Worker:
             running=self._claims.running(),
             began=self._began,
             stale=self._store.stale,
+            put_back=self._store.put_backs.by_queue,
         )
 
     def stop(self, *, now: bool = False) -> None:
@@ -203,21 +203,8 @@ class Worker:
         tasks = self.app.known_tasks(detached=None if self._detached == "here" else False)
         if tasks == self._tasks:
             return
-        modes: dict[str, str] = {}
-        batches: dict[str, BatchSize] = {}
-        for name in tasks:
-            task = self.app.task_named(name)
-            modes[name] = task.mode if task is not None else "thread"
-            if (batch := as_batch_task(task)) is not None:
-                most = most_together(self.app, batch)
-                batches[name] = BatchSize(most, batch.linger, batch.by_key)
-            if modes[name] == "process" and self._target is None:
-                raise Refused(
-                    f"task {name} runs in a process of its own, which must find the app: "
-                    "keep the App in a module or a file, as `app = App()`"
-                )
+        self._claims.set_tasks(*modes_and_batches(self.app, tasks, self._target))
         self._tasks = tasks
-        self._claims.set_tasks(modes, batches)
 
     def _step(self) -> None:
         with suppress(queue.Empty):
@@ -469,6 +456,7 @@ class Worker:
 
     def _publish(self) -> None:
         self._slots.beat()
+        self._slots.publish_put_backs(self._store.put_backs.by_queue)
         self._slots.publish(
             Vitals(
                 claimed_at=self.health.claimed_at or 0.0,

@@ -9,6 +9,7 @@ starts next on this host reads it. Written before every start, so `hold` must st
     process  the supervisor's, then the child's: which processes these are, see `ProcessId`
     slot     attempt (0: free) · at most once · deadline (monotonic, 0: none) · job id
     extra    as a slot, for the further jobs of a batch
+    counts   JSON: the put-backs, see `put_backs.py`
 
 There is no lock: the supervisor acts on a slot only when the child is dead or has no pulse. Nothing
 is synced to the disk: a kill does not touch the memory, and after a power cut the boot id differs.
@@ -22,6 +23,7 @@ import struct
 import tempfile
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import IntEnum, IntFlag
 from typing import Any, NamedTuple
 
@@ -29,6 +31,7 @@ import msgspec
 
 from penstock.job import Job
 from penstock.worker.detached.processes import ProcessId
+from penstock.worker.put_backs import MOST_BYTES, ByQueue, encoded
 
 _PULSE = struct.Struct("<Q")
 _REST = struct.Struct("<dddQQQII")  # the header without the pulse
@@ -41,8 +44,12 @@ _EXTRA_SLOTS = 8192
 _MOST_NAMED = 1000
 
 
-def _size(count: int) -> int:
+def _counts_at(count: int) -> int:
     return _SLOTS_AT + _STRIDE * (count + _EXTRA_SLOTS)
+
+
+def _size(count: int) -> int:
+    return _counts_at(count) + MOST_BYTES
 
 
 class Flag(IntFlag):
@@ -93,6 +100,7 @@ class RunningSlots:
         size = _size(count)
         # Without a descriptor the memory is private: a worker without a supervisor.
         self._memory = mmap.mmap(-1 if descriptor is None else descriptor, size)
+        self._put_backs: ByQueue = {}  # as they were published, or read, last
 
     @classmethod
     def make(cls, count: int, file: int | None = None) -> RunningSlots:
@@ -183,7 +191,9 @@ class RunningSlots:
         """The jobs that run now, or that ran when the child died."""
         return [
             HeldJob(job_id.decode("ascii", "replace"), attempt, deadline, bool(once))
-            for attempt, once, deadline, job_id in _SLOT.iter_unpack(self._memory[_SLOTS_AT:])
+            for attempt, once, deadline, job_id in _SLOT.iter_unpack(
+                self._memory[_SLOTS_AT : _counts_at(self.count)]
+            )
             if attempt
         ]
 
@@ -204,6 +214,20 @@ class RunningSlots:
     def publish(self, vitals: Vitals) -> None:
         """Write the header, without the pulse."""
         _REST.pack_into(self._memory, _PULSE.size, *vitals[1:])
+
+    def publish_put_backs(self, by_queue: ByQueue) -> None:
+        """Write how many jobs were put back; nothing if that has not changed."""
+        if by_queue is not self._put_backs:
+            self._put_backs, at = by_queue, _counts_at(self.count)
+            self._memory[at : at + MOST_BYTES] = encoded(by_queue).ljust(MOST_BYTES, b"\0")
+
+    def put_backs(self) -> ByQueue:
+        """How many jobs were put back; what was read before while that is being written."""
+        at = _counts_at(self.count)
+        with suppress(ValueError, msgspec.DecodeError):  # closed; none yet, or half of it
+            text = self._memory[at : at + MOST_BYTES].rstrip(b"\0")
+            self._put_backs = msgspec.json.decode(text, type=dict[str, dict[str, int]])
+        return self._put_backs
 
     @property
     def pulse(self) -> int:

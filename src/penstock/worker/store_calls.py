@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from penstock.job import Job, Outcome, State
 from penstock.worker.claim_plan import ClaimRequest
 from penstock.worker.health import Health
 from penstock.worker.outage_log import OutageLog
+from penstock.worker.put_backs import PutBacks
 
 Pair = tuple[Job[Any], Outcome]
 
@@ -42,8 +43,14 @@ monotonic = time.monotonic
 class StoreCalls:
     """Settles, claims and renews; after a failure, not before `retry_at`."""
 
-    def __init__(self, broker: Broker, health: Health) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        health: Health,
+        settled: Callable[[Sequence[Pair]], object] = lambda _: None,
+    ) -> None:
         self.settled = 0
+        self.put_backs = PutBacks()
         self.stale = 0  # outcomes refused because a later attempt holds the job
         self._due_at: float | None = None  # when to claim without a hint, by the store's clock
         self.retry_at = 0.0
@@ -54,6 +61,7 @@ class StoreCalls:
         self._late_until = 0.0
         self._broker = broker
         self._health = health
+        self._settled = settled  # called with the outcomes that were accepted
         self._pause = _FIRST_PAUSE
         self._failures = 0
         self._resending = False
@@ -107,6 +115,11 @@ class StoreCalls:
         if due:
             self._due_at = None
         return due
+
+    def _accepted(self, pairs: Sequence[Pair]) -> None:
+        if pairs:
+            self.put_backs.count(pairs)
+            self._settled(pairs)
 
     def renew(self, row: WorkerRow, holding: Collection[str] | None = None) -> Renewed | None:
         """Renew the lease and learn what was cancelled; None if the store failed.
@@ -169,7 +182,9 @@ class StoreCalls:
     def _count(self, pairs: Sequence[Pair], accepted: Sequence[bool | None]) -> None:
         self.settled += len(pairs) - len(self.left)
         if all(accepted):
+            self._accepted(pairs)
             return
+        self._accepted([pair for pair, taken in zip(pairs, accepted, strict=True) if taken])
         refused = [pair for pair, taken in zip(pairs, accepted, strict=True) if taken is False]
         self.settled -= len(refused)
         if self._resending:

@@ -26,6 +26,7 @@ from penstock.app.log_lines import LogOutput, log_to_stderr
 from penstock.app.store_retry import until_it_answers
 from penstock.app.version import RELEASE
 from penstock.broker.views import Note, WorkerRow
+from penstock.enqueue.tracing import told_settled
 from penstock.errors import Refused
 from penstock.job import ENDED, Job, Outcome, State
 from penstock.run.attempt import fire
@@ -257,6 +258,7 @@ class Keeper:
             stored = until_it_answers(lambda: app.broker.get(job.id))
             if stored is None or stored.attempt != job.attempt or stored.state not in ENDED:
                 return Exit.NO_OUTCOME
+        told_settled(app)([(job, outcome)])
         if self._death is not None and self._interrupt_reason is None:
             fire(app, "crashed" if outcome.lapses else "failed", job, outcome)
             return Exit.NO_OUTCOME
