@@ -28,6 +28,7 @@ LATENCY_RATE = 20.0
 SHORT = 0.050  # seconds of the tasks whose worker is killed, as in peers/work.py
 _MOST = MOST_JOBS // 2
 _LOOK = 0.005
+_AGAIN_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Peer:
         self,
         entrant: Entrant,
         *,
-        python: Path,
+        command: list[str],
         stores: Asked,
         folder: Path,
         environment: dict[str, str],
@@ -96,7 +97,7 @@ class Peer:
             "BENCH_URL": stores.ask("url", **self._where),
             "BENCH_MARKS": str(folder),
         }
-        self._command = [str(python), "-m", "peers.serve", entrant.library]
+        self._command = command
         self._asked: Asked | None = None
         self.jobs: dict[str, int] = {}  # how many a measurement took, once that is known
 
@@ -246,10 +247,16 @@ def slow(peer: Peer, sizes: Sizes) -> float:
     return drain(peer, sizes.slow_jobs, sizes, task="slow", size=LARGE)
 
 
+def cpu(peer: Peer, sizes: Sizes) -> float:
+    """Jobs a second of 1 ms of CPU time each, with one process: 1,000 is the limit of one core."""
+    return drain(peer, sizes.slow_jobs, sizes, task="cpu")
+
+
 def latency(peer: Peer, sizes: Sizes) -> list[float]:
     """Seconds from the call of enqueue to the begin of the task, for every job."""
     peer.renew()
     with peer.working("stamp") as running:
+        _wait_for_worker(peer, sizes, running)
         # The first ones load what the others find loaded.
         peer.ask("pace", task="stamp", first=0, count=5, size=SMALL, rate=LATENCY_RATE)
         peer.wait_ran(5, sizes.bound, running)
@@ -264,6 +271,16 @@ def latency(peer: Peer, sizes: Sizes) -> list[float]:
         )
         peer.wait_ran(5 + len(called), sizes.bound, running)
     return [peer.marks.time_of(5 + number) - at for number, at in enumerate(called)]
+
+
+def _wait_for_worker(peer: Peer, sizes: Sizes, running: list[subprocess.Popen[bytes]]) -> None:
+    """Until it runs what comes; of some libraries what came before it began is never run."""
+    until = time.monotonic() + sizes.bound
+    while peer.marks.ran_of(1) == 0 and time.monotonic() < until:
+        peer.enqueue("stamp", 1, bulk=False)
+        with suppress(Failed):
+            peer.wait_ran(1, _AGAIN_SECONDS, running)
+    peer.wait_ran(1, 0, running)
 
 
 def fan_out(peer: Peer, sizes: Sizes) -> float:

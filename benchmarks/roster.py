@@ -9,18 +9,27 @@ HERE = Path(__file__).parent
 LOCKS = HERE / "requirements"
 
 
+NODE = frozenset({"bullmq", "pgboss", "graphile"})
+
+
 @dataclass(frozen=True)
 class Entrant:
-    """A library on a store. `library` names its file in peers/ and its lock."""
+    """A library on a store. `library` names its file in peers/, and its lock if `lock` does not."""
 
     name: str
     library: str
     store: str
+    lock: str = ""
 
     @property
-    def lock(self) -> Path:
-        """What its environment holds, every file with its hash."""
-        return LOCKS / f"{self.library}.txt"
+    def environment(self) -> str:
+        """The name of its lock, and of the environment that is made of it."""
+        return self.lock or self.library
+
+    @property
+    def on_node(self) -> bool:
+        """Whether it is a library of Node, and not of Python."""
+        return self.library in NODE
 
 
 ROSTER = (
@@ -34,6 +43,14 @@ ROSTER = (
     Entrant("celery", "celery", "redis"),
     Entrant("huey-redis", "huey", "redis"),
     Entrant("huey-sqlite", "huey", "sqlite"),
+    Entrant("penstock-redis", "penstock", "redis"),
+    Entrant("taskiq-postgres", "taskiq", "postgres", lock="taskiq-pg"),  # not for the newest taskiq
+    Entrant("taskiq-redis", "taskiq", "redis"),
+    Entrant("rq", "rq", "redis"),
+    Entrant("arq", "arq", "redis"),
+    Entrant("pgboss", "pgboss", "postgres"),
+    Entrant("graphile", "graphile", "postgres"),
+    Entrant("bullmq", "bullmq", "redis"),
 )
 QUICK = ("penstock-postgres", "penstock-sqlite", "pgqueuer", "procrastinate")
 STORES = {"postgres": "PostgreSQL", "redis": "Redis", "sqlite": "SQLite"}

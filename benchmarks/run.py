@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -28,7 +28,7 @@ from typing import Any
 import measure
 import report
 from asking import Asked, Failed
-from environment import CACHE, PROJECT, lock_all, python_of
+from environment import CACHE, PROJECT, lock_all, node_of, python_of
 from measure import Peer, Sizes
 from peers import marks
 from roster import HERE, LOCKS, Entrant, chosen
@@ -41,6 +41,7 @@ RATES: dict[str, Callable[[Peer, Sizes], float]] = {
     "process": lambda peer, sizes: measure.process(peer, sizes, 1),
     "process_two": lambda peer, sizes: measure.process(peer, sizes, 2),
     "slow": measure.slow,
+    "cpu": measure.cpu,
     "fan_out": measure.fan_out,
 }
 MEASURES = ("raw", *RATES, "latency", "cost", "kill")
@@ -49,6 +50,14 @@ RAW = {
     "redis": {"redis_pipeline": 0.5, "redis_push": 0.05},
     "sqlite": {"sqlite_bulk": 1.0, "sqlite_commit": 0.01},
 }
+
+
+@dataclass(frozen=True)
+class Program:
+    """How a library is run: its command, and what its environment holds for it."""
+
+    command: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 class Run:
@@ -82,7 +91,7 @@ class Run:
 
     def go(self, entrants: list[Entrant]) -> dict[str, Any]:
         """Everything, in order."""
-        pythons = self._install(entrants)
+        programs = self._install(entrants)
         # The bound is for measuring: how long a download takes is nobody's merit.
         began = time.monotonic()
         self._until = began + 60 * self._minutes
@@ -91,7 +100,7 @@ class Run:
                 tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=_room())
             )
             self.results["machine"] = _machine(Path(folder))
-            self._start(entrants, pythons, Path(folder))
+            self._start(entrants, programs, Path(folder))
             self._measure_raw({peer.entrant.store for peer in self._peers})
             for name, one in RATES.items():
                 self._repeat(name, one)
@@ -101,37 +110,52 @@ class Run:
         self.results["seconds"] = round(time.monotonic() - began)
         return self.results
 
-    def _install(self, entrants: Iterable[Entrant]) -> dict[str, Path]:
-        """The interpreter of each library that could be installed, and of the tools."""
-        found: dict[str, Path] = {}
+    def _install(self, entrants: Iterable[Entrant]) -> dict[str, Program]:
+        """How each library is run that could be installed, and the tools."""
+        found: dict[str, Program] = {}
         for entrant in entrants:
             self.results["peers"][entrant.name] = {
                 "library": entrant.library,
                 "store": entrant.store,
                 "figures": {},
             }
-        for library in ("tools", *{entrant.library: None for entrant in entrants}):
-            try:
-                found[library] = self._python(library)
-            except Failed as reason:
-                if library == "tools":
-                    raise SystemExit(f"the servers' environment: {reason}") from None
-                for entrant in entrants:
-                    if entrant.library == library:
-                        self._lost(entrant, reason)
+        found["tools"] = self._tools()
+        for entrant in entrants:
+            if entrant.environment not in found:
+                try:
+                    found[entrant.environment] = self._program(entrant)
+                except Failed as reason:
+                    self._lost(entrant, reason)
         return found
 
-    def _python(self, library: str) -> Path:
+    def _tools(self) -> Program:
+        try:
+            return Program([str(self._python("tools"))])
+        except Failed as reason:
+            raise SystemExit(f"the servers' environment: {reason}") from None
+
+    def _program(self, entrant: Entrant) -> Program:
+        if entrant.on_node:
+            if self.here:
+                raise Failed("not measured: --here makes no environment for Node")
+            _say(f"modules of {entrant.library}")
+            node, modules = node_of(entrant.library)
+            serve = [node, str(HERE / "peers" / "serve.cjs"), entrant.library]
+            return Program(serve, {"NODE_PATH": str(modules)})
+        python = self._python(entrant.environment)
+        return Program([str(python), "-m", "peers.serve", entrant.library])
+
+    def _python(self, lock: str) -> Path:
         if self.here:
             return Path(sys.executable)
-        _say(f"environment of {library}")
-        return python_of(LOCKS / f"{library}.txt")
+        _say(f"environment of {lock}")
+        return python_of(LOCKS / f"{lock}.txt")
 
     def _lost(self, entrant: Entrant, reason: Failed) -> None:
         _say(f"{entrant.name}: {reason}")
         self.results["peers"][entrant.name]["failed"] = str(reason)
 
-    def _start(self, entrants: list[Entrant], pythons: dict[str, Path], folder: Path) -> None:
+    def _start(self, entrants: list[Entrant], programs: dict[str, Program], folder: Path) -> None:
         # As it is now: whoever goes on writing during a run does not change what is measured.
         source = shutil.copytree(
             PROJECT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__")
@@ -142,7 +166,7 @@ class Run:
             "PYTHONPYCACHEPREFIX": str(folder / "compiled"),
         }
         environment.pop("PYTHONWARNINGS", None)
-        command = [str(pythons["tools"]), str(HERE / "servers.py"), str(folder)]
+        command = [*programs["tools"].command, str(HERE / "servers.py"), str(folder)]
         self._stores = Asked(command, environment, folder / "servers-log")
         self._open.callback(self._stores.close)
         lost: dict[str, Failed] = {}
@@ -155,21 +179,27 @@ class Run:
             except Failed as reason:
                 lost[store] = Failed(f"{store} did not start: {reason}")
         for entrant in entrants:
-            if entrant.library not in pythons:
+            if entrant.environment not in programs:
                 continue
             try:
                 if entrant.store in lost:
                     raise lost[entrant.store]
-                self._enter(entrant, pythons[entrant.library], folder / entrant.name, environment)
+                self._enter(
+                    entrant, programs[entrant.environment], folder / entrant.name, environment
+                )
             except Failed as reason:
                 self._lost(entrant, reason)
 
     def _enter(
-        self, entrant: Entrant, python: Path, folder: Path, environment: dict[str, str]
+        self, entrant: Entrant, program: Program, folder: Path, environment: dict[str, str]
     ) -> None:
         marks.make(folder)
         peer = Peer(
-            entrant, python=python, stores=self._stores, folder=folder, environment=environment
+            entrant,
+            command=program.command,
+            stores=self._stores,
+            folder=folder,
+            environment=environment | program.environment,
         )
         self._open.callback(peer.close)
         self.results["peers"][entrant.name] |= {"about": peer.ask("about")}
@@ -195,13 +225,9 @@ class Run:
         values: dict[str, list[float]] = {}
         for _ in range(self.runs):
             for peer in self._peers:
-                figures = self._figures(peer)
-                if name == "fan_out" and not self._about(peer)["has_fan_out"]:
-                    figures[name] = {"reason": self._about(peer).get("no_fan_out", "has none")}
-                elif "reason" not in figures.get(name, {}):
-                    value = self._try(peer, name, one)
-                    if value is not None:
-                        values.setdefault(peer.entrant.name, []).append(value)
+                value = self._try(peer, name, one)
+                if value is not None:
+                    values.setdefault(peer.entrant.name, []).append(value)
         for peer in self._peers:
             runs = values.get(peer.entrant.name)
             if runs and "reason" not in self._figures(peer).get(name, {}):
@@ -242,6 +268,8 @@ class Run:
     def _try(self, peer: Peer, name: str, one: Callable[[Peer, Sizes], Any]) -> Any:
         """What came out, or None with the reason in the figures."""
         figures = self._figures(peer)
+        if name not in figures and (reason := self._without(peer, name)):
+            figures[name] = {"reason": reason}
         if "reason" in figures.get(name, {}):
             return None
         began = time.monotonic()
@@ -261,6 +289,13 @@ class Run:
 
     def _figures(self, peer: Peer) -> Figures:
         return self.results["peers"][peer.entrant.name]["figures"]
+
+    def _without(self, peer: Peer, name: str) -> str | None:
+        """Why a library cannot be measured so, by its own word."""
+        about = self._about(peer)
+        if name == "fan_out" and not about["has_fan_out"]:
+            return "has none"
+        return about.get("without", {}).get(name)
 
     def _about(self, peer: Peer) -> dict[str, Any]:
         return self.results["peers"][peer.entrant.name]["about"]
@@ -319,7 +354,7 @@ def _options() -> argparse.Namespace:
     add("--only", type=_names, metavar="NAME,...", help="these peers alone")
     add("--measure", type=_measures, default=list(MEASURES), metavar="NAME,...", help="these alone")
     add("--runs", type=int, help="of which the median is taken (default: 3; quick: 1)")
-    add("--minutes", type=float, default=20, help="that measuring may take (default: 20)")
+    add("--minutes", type=float, default=40, help="that measuring may take (default: 40)")
     add("--json", action="store_true", help="figures as JSON")
     add("--docs", type=Path, help="the folder to write into (default: docs/, for a full run)")
     add(

@@ -18,6 +18,7 @@ KIND = os.environ.get("BENCH_KIND", "")  # in a worker: which measurement it is 
 THREADS = 10  # of one worker process, where tasks wait: as many in every peer
 SHORT = 0.050  # seconds of a task that is killed
 SLOW = 0.010  # seconds of a task that waits
+CPU = 0.001  # seconds of a task that computes
 
 _marks = Marks(Path(os.environ["BENCH_MARKS"]))
 
@@ -46,12 +47,20 @@ def slow(number: int, text: str) -> None:
     nothing(number, text)
 
 
+def cpu(number: int, text: str) -> None:
+    """Computes for a millisecond, by the time of its own thread."""
+    until = time.thread_time() + CPU
+    while time.thread_time() < until:
+        pass
+    nothing(number, text)
+
+
 def last() -> None:
     """What runs after all others of a fan-out."""
     _marks.began(LAST)
 
 
-TASKS = {"nothing": nothing, "stamp": stamp, "short": short, "slow": slow}
+TASKS = {"nothing": nothing, "stamp": stamp, "short": short, "slow": slow, "cpu": cpu}
 
 
 async def nothing_async(number: int, text: str) -> None:
@@ -76,9 +85,15 @@ async def slow_async(number: int, text: str) -> None:
     nothing(number, text)
 
 
+async def cpu_async(number: int, text: str) -> None:
+    """`cpu`, which holds its event loop, for a library that awaits its tasks."""
+    cpu(number, text)
+
+
 ASYNC_TASKS = {
     "nothing": nothing_async,
     "stamp": stamp_async,
     "short": short_async,
     "slow": slow_async,
+    "cpu": cpu_async,
 }
