@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -113,6 +114,16 @@ def test_retry_later_puts_it_back_uncounted(app: App, clock: Clock) -> None:
         started_at=clock.now(),
         ended_at=clock.now(),
     )
+
+
+def test_retry_later_at_a_moment(app: App, clock: Clock) -> None:
+    """B36: put back until a given time."""
+    moment = datetime.fromtimestamp(clock.now() + 90, UTC)
+    outcome = done(run(app, *raising(app, RetryLater(at=moment))))
+
+    assert (outcome.state, outcome.run_at) == (State.READY, pytest.approx(clock.now() + 90))
+    with pytest.raises(Refused, match="time zone"):
+        RetryLater(at=datetime(2026, 11, 15))  # noqa: DTZ001  that is the point
 
 
 def test_retry_later_says_why(app: App) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from penstock.run.error_text import LONGEST_HEADLINE, headline
@@ -83,13 +84,21 @@ class ResultGone(PenstockError):
 
 
 class RetryLater(PenstockError):
-    """Raised by a task: put me back, run me again after this many seconds, count nothing."""
+    """Raised by a task: put me back, run me again after this many seconds, count nothing.
 
-    def __init__(self, after: float = 30, note: str = "") -> None:
+    `at` is a moment instead, by the store's clock.
+    """
+
+    def __init__(self, after: float = 30, note: str = "", *, at: datetime | None = None) -> None:
+        if at is not None and (not isinstance(at, datetime) or at.tzinfo is None):  # pyright: ignore[reportUnnecessaryIsInstance]  as below
+            raise Refused(f"RetryLater(at={at!r}): a datetime with its time zone")
         if not isinstance(after, (int, float)) or not 0 <= after < math.inf:  # pyright: ignore[reportUnnecessaryIsInstance]  callers without a checker
             raise Refused(f"RetryLater(after={after!r}): seconds as a number, 0 or more")
-        super().__init__(note or f"run again in {after} s")
+        super().__init__(
+            note or (f"run again in {after} s" if at is None else f"run again at {at}")
+        )
         self.after = float(after)
+        self.at = None if at is None else at.timestamp()
         self.note = note
 
 

@@ -264,3 +264,43 @@ def test_encrypted_secrets_move_encrypted_and_open_with_the_same_key():
     moved = target.get(secret.id)
     assert moved is not None
     assert json.loads(moved.body)["args"] == {"card": "4242", "n": 1}
+
+
+def test_the_history_goes_into_a_file_that_the_next_one_goes_on_from(shop):
+    """B50: an archive of what ended, of one queue or of all."""
+    broker = shop.store()
+    jobs = [Job(task="shop:add", queue=queue, body=b'{"args":{"a":1,"b":2}}') for queue in "xy"]
+    broker.enqueue(jobs)
+    for queue in "xy":
+        wanted = Wanted(WorkerRow(id="w", tasks={"shop:add": 1}), queues=(queue,))
+        [[job]] = broker.claim([wanted]).jobs
+        broker.settle([(job, succeeded(b"3"))])
+
+    shop("export", "--history", "--output", "all.jsonl")
+    only = shop.json("export", "--history", "--queue", "x", "--output", "x.jsonl")
+    head, *rows, end = lines_of(shop.folder / "all.jsonl")
+    after = shop.json("export", "--history", "--after", end["end"], "--output", "new.jsonl")
+
+    assert head["penstock"] == "history"
+    assert [(row["job"], row["args"], row["result"]) for row in rows if row["job"]] == [
+        (job.id, {"a": 1, "b": 2}, 3) for job in jobs
+    ]
+    assert end["rows"] == len(rows)
+    assert only["rows"] == 1
+    assert [row.get("job") for row in lines_of(shop.folder / "x.jsonl")[1:-1]] == [jobs[0].id]
+    # The exports themselves are in it, too: who took a file is on record.
+    assert {row["kind"] for row in lines_of(shop.folder / "new.jsonl")[1:-1]} == {"export"}
+    assert after["rows"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "--jobs or --history"),
+        (("--jobs", "--history"), "and not both"),
+        (("--history", "queue:x"), "takes no filter"),
+        (("--jobs", "--queue", "x"), "write queue:NAME"),
+    ],
+)
+def test_what_is_exported_is_said(shop, words, says):
+    assert says in shop("export", *words, code=2).output

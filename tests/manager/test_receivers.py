@@ -220,6 +220,25 @@ def test_a_job_that_is_neither_settled_nor_extended_is_taken_away(serving, store
     assert "did not settle it within 0.3 s" in attempts(store)[0].error
 
 
+def test_a_receiver_says_how_long_its_claim_holds_a_job(serving, store, connect):
+    """B36: shorter or longer than its `job_timeout`, and where it has none."""
+    store.enqueue([Job(task="mail:send") for _ in range(3)])
+    hour = contract.Extend(hold=3600 * SECOND)
+    receiver = connect(serving, credits=2, job_timeout=int(0.3 * SECOND))
+    longer, usual = receiver.jobs(2)
+    receiver.end([longer], extend=hour)
+
+    until(lambda: store.get(usual.id).lapses)
+    assert receiver.settle(longer, succeed=contract.Succeed()) == "SETTLED"
+
+    patient = connect(serving, "patient", credits=1)
+    [shorter] = patient.jobs()
+    patient.end([shorter], extend=hour)
+    patient.end([shorter], extend=contract.Extend(hold=int(0.2 * SECOND)))
+    until(lambda: store.get(shorter.id).lapses)
+    assert "did not settle it within 0.2 s" in attempts(store)[-1].error
+
+
 def test_a_silent_receiver_is_recovered_after_its_lease(clock, connect):
     store = MemoryBroker(clock)
     store.enqueue([Job(task="mail:send", id=_id_at(clock))])

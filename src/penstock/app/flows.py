@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from penstock.enqueue.ids import parse_id
@@ -20,25 +21,41 @@ class AppFlows:
 
     @overload
     def flow(
-        self, name: str, *, find: Mapping[str, Any] | None = None, state: type[S]
+        self,
+        name: str,
+        *,
+        find: Mapping[str, Any] | None = None,
+        state: type[S],
+        state_ttl: float | timedelta | None = None,
     ) -> NamedFlow[S]: ...
     @overload
     def flow(
-        self, name: str, *, find: Mapping[str, Any] | None = None, state: S
+        self,
+        name: str,
+        *,
+        find: Mapping[str, Any] | None = None,
+        state: S,
+        state_ttl: float | timedelta | None = None,
     ) -> NamedFlow[S]: ...
     @overload
     def flow(
         self, name: str, *, find: Mapping[str, Any] | None = None
     ) -> NamedFlow[dict[str, Any]]: ...
     def flow(
-        self, name: str, *, find: Mapping[str, Any] | None = None, state: Any = None
+        self,
+        name: str,
+        *,
+        find: Mapping[str, Any] | None = None,
+        state: Any = None,
+        state_ttl: float | timedelta | None = None,
     ) -> NamedFlow[Any]:
         """A name to enqueue jobs under: `app.flow("access", find={"user": 62}).enqueue(job)`.
 
         It is found by its properties (`app.find_flow`). `state` is what its jobs share: a type that
         is made with its defaults, or a value; a dataclass, a Struct, a pydantic model or a dict.
+        `state_ttl`: so many seconds after it was stored or last changed, the state is empty again.
         """
-        return NamedFlow(cast("App", self), check_identifier("flow", name), find, state)
+        return NamedFlow(cast("App", self), check_identifier("flow", name), find, state, state_ttl)
 
     def find_flow(self, name: str, /, **find: Any) -> FlowHandle[Any, Any] | None:
         """The newest flow of this name that has all of these properties; None if there is none.

@@ -25,6 +25,7 @@ from penstock.rules.limits import parse_rate
 from penstock.task.option_checks import (
     check_crash_budget,
     check_identifier,
+    check_keep,
     check_seconds,
     check_strategy,
     check_timeout,
@@ -50,7 +51,7 @@ def options_of(what: str, given: QueueDeclaration) -> Options:
     order = policy_named(what, values.pop("ordered", None), fair=fair)
     checks: Mapping[str, Callable[[Any], Any]] = {
         "lease": lambda value: check_seconds("lease", value),
-        "keep": lambda value: check_seconds("keep", value),
+        "keep": check_keep,
         "timeout": check_timeout,
         "retry": lambda value: _numbers(what, value),
         "on_success": lambda value: check_strategy("on_success", value),

@@ -20,6 +20,7 @@ from penstock.task.retry import Repeat, Strategy
 
 SHORTEST_LEASE = 5.0  # a change must reach every process that renews the lease before it ends
 MOST_CODES = 8
+FOREVER = 1000 * 366 * 86400.0  # seconds: "forever", of what is to be kept
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -228,7 +229,7 @@ def option_text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:g}s"
+        return "forever" if value == FOREVER else f"{value:g}s"
     if isinstance(value, tuple):
         jobs, seconds = cast("tuple[int, float]", value)
         return f"{jobs}/{seconds:g}s"

@@ -46,6 +46,21 @@ def export(
     jobs: Annotated[
         bool, typer.Option("--jobs", help="Every job that waits, runs or is scheduled.")
     ] = False,
+    history: Annotated[
+        bool, typer.Option("--history", help="Every row of the history that is kept.")
+    ] = False,
+    queue: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="--history: only this queue's.", show_default=False),
+    ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POSITION",
+            help="--history: only rows after this one, the `end` of an earlier file.",
+            show_default=False,
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -55,11 +70,14 @@ def export(
     store: Store,
     json: Json = False,
 ) -> None:
-    """Write the jobs that have not ended as JSON lines, for `penstock import` or other programs.
+    """Write the jobs that have not ended, or the history, as JSON lines.
 
-    Workers may go on. Jobs with secret arguments are named in the file, and left out.
+    The jobs are for `penstock import` or other programs: workers may go on; those with secret
+    arguments are named in the file, and left out. The history is the archive of what ended: a row
+    for each attempt, with arguments and result, secrets hidden, and what people did.
 
     Example: penstock export --jobs --output jobs.jsonl
+    Example: penstock export --history --queue mail --output mail.jsonl
     """
     from penstock.broker.filter import parse_filter
     from penstock.cli import output as out
@@ -67,8 +85,15 @@ def export(
     from penstock.operate.export_jobs import exported
     from penstock.operate.job_file import FileEnd, JobLine, LeftOut, encode_line, head_line
 
-    if not jobs:
-        raise Refused("what is to be exported? Write --jobs; history goes to a lake")
+    if jobs == history:
+        raise Refused("what is to be exported? Write --jobs or --history, and not both")
+    if history:
+        if words:
+            raise Refused("--history takes no filter: --queue and --after say which rows")
+        _export_history(queue, after, output, store, json=json)
+        return
+    if queue is not None or after is not None:
+        raise Refused("--queue and --after are of --history; of --jobs, write queue:NAME")
     progress_line = out.ProgressLine(quiet=json)
     left_out: list[LeftOut] = []
     count = 0
@@ -94,6 +119,35 @@ def export(
         _print_left_out(left_out)
     if left_out:
         raise typer.Exit(1)
+
+
+def _export_history(
+    queue: str | None, after: str | None, output: Path | None, store: Any, *, json: bool
+) -> None:
+    from penstock.broker.position import BEGINNING
+    from penstock.cli import output as out
+    from penstock.cli.store_choice import open_actions
+    from penstock.operate.export_history import HistoryEnd, exported_history
+    from penstock.operate.job_file import encode_line, head_line
+
+    progress_line = out.ProgressLine(quiet=json)
+    count, position = 0, after or BEGINNING
+    with open_actions(store, person()) as (broker, actions):
+        with _written(output) as file:
+            file.write(head_line(broker.clock.now(), "history"))
+            for reached, row in exported_history(broker, position, queue):
+                position = reached
+                if row is not None:
+                    file.write(encode_line(row))
+                    count += 1
+                progress_line.show(f"{count:,} rows written")
+            file.write(encode_line(HistoryEnd(end=position, rows=count)))
+        progress_line.clear()
+        actions.record_export("history", count)
+    if json and output is not None:
+        out.print_json({"rows": count, "end": position, "file": str(output)})
+    else:
+        out.print_note(f"{count:,} rows written; the next ones: --after {position}")
 
 
 @contextmanager

@@ -63,6 +63,8 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     find: Mapping[str, Any] = {}  # properties that it is found by, see flows.state
     state: bytes = b"{}"  # a JSON object, which its members read and merge into
+    # Seconds after which the state is empty again; each merge begins them anew. None: it stays.
+    state_ttl: float | None = None
 
     @property
     def jobs(self) -> int:
@@ -90,6 +92,8 @@ class FlowRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     find: Mapping[str, Any] = {}
     state: bytes = b"{}"
+    state_ttl: float | None = None
+    state_until: float | None = None  # when it is empty again
     created_at: float = 0.0
     ended_at: float | None = None  # when its last job ended
     nodes: tuple[NodeRow, ...] = ()

@@ -10,6 +10,7 @@ What a handle tells is read when it is asked for: two questions may have two ans
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 import msgspec
@@ -22,6 +23,7 @@ from penstock.flows.flow import FlowRow, NodeRow, OnFailure
 from penstock.flows.state import check_carried, plain, text_of
 from penstock.flows.state_codec import StateCodec
 from penstock.job import Job, State
+from penstock.task.option_checks import check_seconds
 
 if TYPE_CHECKING:
     from penstock.app.app import App
@@ -38,7 +40,14 @@ class NamedFlow(Generic[S]):
 
     __slots__ = ("_app", "carried", "find", "name")
 
-    def __init__(self, app: App, name: str, find: Mapping[str, Any] | None, state: Any) -> None:
+    def __init__(
+        self,
+        app: App,
+        name: str,
+        find: Mapping[str, Any] | None,
+        state: Any,
+        state_ttl: float | timedelta | None = None,
+    ) -> None:
         if not name:
             raise Refused('app.flow(""): a flow that is to be found has a name')
         self._app = app
@@ -48,7 +57,12 @@ class NamedFlow(Generic[S]):
         # What a store keeps of it, as fields of flow.Flow.
         encoded = codec.encode(value)
         check_carried(name, self.find, encoded)
-        self.carried: dict[str, Any] = {"name": name, "find": self.find, "state": encoded}
+        self.carried: dict[str, Any] = {
+            "name": name,
+            "find": self.find,
+            "state": encoded,
+            "state_ttl": check_seconds("state_ttl", state_ttl),
+        }
 
     def __repr__(self) -> str:
         return f"<flow {self.name} {dict(self.find)}>"

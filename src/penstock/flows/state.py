@@ -32,6 +32,16 @@ def merged(state: bytes, patch: bytes) -> bytes:
     return check_state(msgspec.json.encode(values))
 
 
+def state_at(state: bytes, until: float | None, now: float) -> bytes:
+    """The state as it stands now: an empty one, if its time is over."""
+    return state if until is None or now < until else b"{}"
+
+
+def state_end(ttl: float | None, now: float) -> float | None:
+    """When a state that is written now is empty again."""
+    return None if ttl is None else now + ttl
+
+
 def _is_object(value: msgspec.Raw) -> bool:
     return bytes(value).lstrip().startswith(b"{")
 

@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import nsmallest
 from typing import Any, Literal
@@ -30,6 +30,7 @@ from penstock.broker.views import MANAGER, WorkerRow
 from penstock.errors import PenstockError, Refused
 from penstock.job import Job, Outcome, lapsed, put_back
 from penstock.manager.counters import Counters
+from penstock.manager.receiver import Receiver
 from penstock.manager.watching import Version
 
 MOST_CREDITS = 1000  # of one receiver
@@ -47,38 +48,6 @@ AnyJob = Job[Any]
 Choice = Literal["least-busy", "random"]
 Done = Callable[[list[bool]], None]
 Calls = list[Callable[[], None]]
-
-
-class Receiver:
-    """One receiver that is connected here: its credits, and the jobs that it holds."""
-
-    def __init__(
-        self,
-        row: WorkerRow,
-        send: Callable[[list[AnyJob]], None],
-        behind: Callable[[], bool],
-        job_timeout: float | None = None,
-    ) -> None:
-        self.row = row
-        self.group = (row.app, tuple(sorted(row.tasks.items())), row.queues)
-        self.send = send  # called by `deliver`
-        self.behind = behind  # it has yet to read what it was sent
-        self.credits = 0
-        self.job_timeout = job_timeout
-        self.heard_at = time.monotonic()
-        # With when each was sent or extended; the first of them is the oldest.
-        self.held: dict[str, tuple[AnyJob, float]] = {}
-
-    def hold(self, jobs: Iterable[AnyJob]) -> None:
-        now = time.monotonic()
-        for job in jobs:
-            self.held.pop(job.id, None)
-            self.held[job.id] = (job, now)
-
-    def overdue_at(self) -> float | None:
-        if self.job_timeout is None or not self.held:
-            return None
-        return next(iter(self.held.values()))[1] + self.job_timeout
 
 
 class Dispatch:
@@ -152,7 +121,7 @@ class Dispatch:
             if self._receivers.get(receiver.row.id) is receiver:
                 del self._receivers[receiver.row.id]
             for job in unsent:
-                receiver.held.pop(job.id, None)
+                receiver.drop(job.id)
         self.counters.not_sent(unsent)
         if unsent:
             self.settle([(job, put_back("not sent")) for job in unsent], _nobody)
@@ -170,22 +139,24 @@ class Dispatch:
         """The job, if it was sent from here and is not settled."""
         with self._changed:
             receiver = self._receivers.get(row_id)
-            job, _ = (None, 0.0) if receiver is None else receiver.held.get(job_id, (None, 0.0))
+            job = None if receiver is None else receiver.job(job_id)
             return job if job is not None and job.attempt == attempt else None
 
-    def extend(self, row_id: str, job: AnyJob) -> bool:
+    def extend(self, row_id: str, job: AnyJob, seconds: float | None = None) -> bool:
+        """Hold it for so long from now, more or less than before; None: for its job_timeout."""
         with self._changed:
             receiver = self._receivers.get(row_id)
             if receiver is None or job.id not in receiver.held:
                 return False
-            receiver.hold([job])
-            return True
+            receiver.hold([job], seconds)
+        self._wake()  # it may be over before what the thread waits for
+        return True
 
     def _settled_in_sql(self, job_id: str) -> None:
         """The receiver that holds it said so to the store itself: its copy here is dropped."""
         with self._changed:
             for receiver in self._receivers.values():
-                receiver.held.pop(job_id, None)
+                receiver.drop(job_id)
 
     def settle(self, pairs: Sequence[Settlement], done: Done) -> None:
         """Apply these with the next round, together.
@@ -364,7 +335,7 @@ class Dispatch:
                         continue
                     receiver = self._receivers.get(job.worker or "")
                     if receiver is not None:
-                        receiver.held.pop(job.id, None)
+                        receiver.drop(job.id)
                     self.counters.settled(job, outcome, applied=settled)
                 if None in applied:  # the shard of some is away: they are sent again
                     left = [at for at, settled in enumerate(applied) if settled is None]
@@ -402,9 +373,8 @@ class Dispatch:
     def _end_overdue(self) -> None:
         now = time.monotonic()
         for receiver in self._receivers.values():
-            while (at := receiver.overdue_at()) is not None and at < now:
-                job, since = receiver.held.pop(next(iter(receiver.held)))
-                limit = receiver.job_timeout
+            while (first := receiver.overdue()) is not None and first[0] < now:
+                job, since, limit = receiver.end_overdue(first[1])
                 outcome = lapsed(f"the receiver did not settle it within {limit:g} s")
                 ended = replace(outcome, started_at=self._broker.clock.now() - (now - since))
                 self._settlements.append(([(job, ended)], _nobody))
@@ -438,8 +408,8 @@ class Dispatch:
             waits = [POLL_SECONDS]
             if self.next_at is not None:
                 waits.append(self.next_at - self._broker.clock.now())
-            overdue = [each.overdue_at() for each in self._receivers.values()]
-            waits += [at - time.monotonic() for at in overdue if at is not None]
+            overdue = [each.overdue() for each in self._receivers.values()]
+            waits += [first[0] - time.monotonic() for first in overdue if first is not None]
             return max(0.0, min(waits))
 
 

@@ -21,7 +21,8 @@ from penstock.errors import PenstockError, Refused, StoreFull, StoreUnreachable
 from penstock.job import Job, Outcome, Unique, failed, put_back, succeeded, try_again
 from penstock.manager.access import Client, ManagerAccess
 from penstock.manager.contract import receivers_pb2 as messages
-from penstock.manager.dispatch import HOST, MOST_CREDITS, Dispatch, Receiver, outcome_at
+from penstock.manager.dispatch import HOST, MOST_CREDITS, Dispatch, outcome_at
+from penstock.manager.receiver import Receiver
 from penstock.manager.unread import UnreadAnswers
 
 MOST_JOBS = 1000  # in one Enqueue, and settlements in one Settle
@@ -196,7 +197,8 @@ class ReceiversService:
             if job is None:
                 continue
             if outcome is None:
-                if self._dispatch.extend(row_id, job):
+                hold = settlements[place].extend.hold
+                if self._dispatch.extend(row_id, job, hold / _NANO if hold > 0 else None):
                     states[place] = messages.SETTLED
                 continue
             places.append(place)

@@ -221,7 +221,12 @@ class _Intake:
             for node in line.nodes
         )
         flow = Flow(
-            id=line.flow, nodes=nodes, name=line.name, find=line.find, state=bytes(line.state)
+            id=line.flow,
+            nodes=nodes,
+            name=line.name,
+            find=line.find,
+            state=bytes(line.state),
+            state_ttl=line.state_ttl,
         )
         check_flow(flow, jobs)
         sealed = any(is_sealed(job.body) for job in jobs)

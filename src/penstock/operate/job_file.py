@@ -88,6 +88,7 @@ class FlowLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     name: str = ""
     find: dict[str, Any] = {}
     state: msgspec.Raw = _EMPTY
+    state_ttl: float | None = None
 
     @property
     def untouched(self) -> bool:
@@ -125,13 +126,13 @@ _DECODERS: Mapping[str, msgspec.json.Decoder[Any]] = {
 _encode = msgspec.json.Encoder().encode
 
 
-def encode_line(line: Line) -> bytes:
+def encode_line(line: Any) -> bytes:
     return _encode(line) + b"\n"
 
 
-def head_line(now: float) -> bytes:
+def head_line(now: float, what: str = "jobs") -> bytes:
     """The first line of a file that is written now."""
-    return _encode({"penstock": "jobs", "version": VERSION, "at": iso(now)}) + b"\n"
+    return _encode({"penstock": what, "version": VERSION, "at": iso(now)}) + b"\n"
 
 
 def job_line(job: Job[Any], now: float) -> JobLine | LeftOut:
@@ -189,6 +190,7 @@ def flow_line(flow: FlowRow) -> FlowLine:
         name=flow.name,
         find=dict(flow.find),
         state=msgspec.Raw(flow.state),
+        state_ttl=flow.state_ttl,
         nodes=tuple(
             NodeLine(
                 id=node.id,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 import msgspec
 
 from penstock.broker.queue_options import (
+    FOREVER,
     NOTHING,
     OPTION_NAMES,
     Options,
@@ -144,7 +145,8 @@ def _flag(name: str, text: str) -> bool:
 
 
 _PARSERS: Mapping[str, Callable[[str, str], Any]] = {
-    **dict.fromkeys(("lease", "keep"), _seconds),
+    "lease": _seconds,
+    "keep": lambda name, text: FOREVER if text == "forever" else _seconds(name, text),
     "timeout": _timeout,
     "retry": _retry,
     **dict.fromkeys(("on_success", "on_error", "on_timeout"), _strategy),

@@ -233,7 +233,8 @@ def outcome_of_error(
     current.close()
     if isinstance(error, RetryLater):
         note = _kept_text(app, task, current, error, error.note) if error.note else None
-        return _put_back_or_cancel(app, current, State.READY, "later", after=error.after, note=note)
+        after = error.after if error.at is None else max(0.0, error.at - app.clock.now())
+        return _put_back_or_cancel(app, current, State.READY, "later", after=after, note=note)
     if isinstance(error, JobInterrupted):
         if error.args[:1] == ("cancelled",):
             outcome = _put_back_or_cancel(app, current, State.CANCELLED, "cancelled")

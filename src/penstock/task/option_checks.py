@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from penstock.broker.checks import check_no_path
+from penstock.broker.queue_options import FOREVER
 from penstock.enqueue.json_faults import fault_in
 from penstock.errors import Refused
 from penstock.flows.flow import OnFailure
@@ -20,7 +21,7 @@ from penstock.task.retry import Repeat, Strategy
 
 S = TypeVar("S", bound=Strategy | None)
 
-_LONGEST = 1000 * 366 * 86400.0  # beyond it a time is a mistake, and no calendar can show it
+_LONGEST = FOREVER  # beyond it a time is a mistake, and no calendar can show it
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
 
 
@@ -92,6 +93,15 @@ def check_seconds(what: str, value: float | timedelta | None) -> float | None:
     if not 0 <= seconds <= _LONGEST:
         raise Refused(f"{what}={value!r}: seconds, 0 or more, and at most a thousand years")
     return float(seconds)
+
+
+def check_keep(keep: float | timedelta | str | None) -> float | None:
+    """How long arguments and result stay, in seconds; "forever" is the longest time there is."""
+    if isinstance(keep, str):
+        if keep != "forever":
+            raise Refused(f'keep={keep!r}: seconds as a number, a timedelta or "forever"')
+        return FOREVER
+    return check_seconds("keep", keep)
 
 
 def check_timeout(timeout: float | timedelta | None) -> float | None:

@@ -76,7 +76,7 @@ class DeclareOptions(_Describing, _Detachable, total=False):
 
 
 class _Keeping(TypedDict, total=False):
-    keep: float | timedelta | None
+    keep: float | timedelta | Literal["forever"] | None
     """Seconds that arguments and result stay after the end; None: as its queue says, or 14 days."""
 
 

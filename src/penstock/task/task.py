@@ -32,6 +32,7 @@ from penstock.run.decide import Policy, retry_of
 from penstock.task.option_checks import (
     check_crash_budget,
     check_identifier,
+    check_keep,
     check_moment,
     check_on_failure,
     check_priority,
@@ -98,7 +99,7 @@ class Task(Prepared[P, R]):
             )
         # So that a store finds these jobs without the code; in the tags, which it has indexed.
         self._marks: dict[str, str] = dict(DETACHED) if self.detached else {}
-        self.keep = check_seconds("keep", options.get("keep"))
+        self.keep = check_keep(options.get("keep"))
         self.timeout = check_timeout(options.get("timeout"))
         self.mode: Mode = _check_mode(self.name, function, options.get("mode"))
         self.resources = resources_of(function)

@@ -240,7 +240,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
                 return False
             note = msgspec.structs.replace(note, at=note.at or self.clock.now())
             if note.kind == "state":
-                return self._store.flows.merge(running, note.value)
+                return self._store.flows.merge(running, note.value, self.clock.now())
             if note.kind != "event":
                 kept = msgspec.structs.replace(note, told=True)
                 self._store.notes[job.id][note.kind, note.name] = kept
@@ -307,6 +307,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             store.forget_ended(before, self._marks.hold)
             store.forget_kept_secrets()
             store.forget_notes()
+            store.flows.forget_states(self.clock.now())
             store.forget_sent(before)
             store.forget_old(before)
             self._forget_staged()

@@ -23,7 +23,7 @@ from penstock.flows.flow import (
     in_order,
     member_of,
 )
-from penstock.flows.state import found_by, merged
+from penstock.flows.state import found_by, merged, state_at, state_end
 from penstock.job import Job
 
 
@@ -63,6 +63,7 @@ class StoredFlow:
     created_at: float
     jobs_left: int
     ended_at: float | None = None
+    state_until: float | None = None
 
 
 class MemoryFlows:
@@ -76,7 +77,9 @@ class MemoryFlows:
         says: Callable[[str, bytes], None],
         flows: MutableMapping[str, StoredFlow],
         nodes: MutableMapping[str, StoredNode],
+        now: Callable[[], float],
     ) -> None:
+        self._now = now
         self._flows = flows
         self._nodes = nodes
         self._says = says
@@ -88,6 +91,8 @@ class MemoryFlows:
         """Store a flow; or, spawned by a job of the node `parent`, more of the flow it is in."""
         new = flow.id not in self._flows
         kept = self._flows.setdefault(flow.id, StoredFlow(flow, (), now, 0))
+        if new:
+            kept.state_until = state_end(flow.state_ttl, now)
         kept.nodes += tuple(node.id for node in flow.nodes)
         kept.jobs_left += sum(node.jobs for node in flow.nodes)
         kept.ended_at = None
@@ -176,7 +181,9 @@ class MemoryFlows:
             id=flow.id,
             name=flow.name,
             find=flow.find,
-            state=flow.state,
+            state=state_at(flow.state, kept.state_until, self._now()),
+            state_ttl=flow.state_ttl,
+            state_until=kept.state_until,
             created_at=kept.created_at,
             ended_at=kept.ended_at,
             nodes=tuple(in_order([self._nodes[node].row() for node in kept.nodes])),
@@ -203,13 +210,15 @@ class MemoryFlows:
                 found.append(row)
         return FlowPage(found)
 
-    def merge(self, job: Job[Any], patch: bytes) -> bool:
+    def merge(self, job: Job[Any], patch: bytes, now: float) -> bool:
         """Merge into the state of the flow that the job is in; False if there is none."""
         node = self.node_of(job)
         if node is None:
             return False
         kept = self._flows[node.flow]
-        kept.flow = msgspec.structs.replace(kept.flow, state=merged(kept.flow.state, patch))
+        before = state_at(kept.flow.state, kept.state_until, now)
+        kept.flow = msgspec.structs.replace(kept.flow, state=merged(before, patch))
+        kept.state_until = state_end(kept.flow.state_ttl, now)
         return True
 
     def ids(self, flow_id: str) -> list[str]:
@@ -245,6 +254,17 @@ class MemoryFlows:
     def node(self, node_id: str) -> Node | None:
         stored = self._nodes.get(node_id)
         return None if stored is None else stored.node
+
+    def forget_states(self, now: float) -> None:
+        """Delete the states whose time is over."""
+        for kept in self._flows.values():
+            self._forget_state(kept, now)
+
+    @staticmethod
+    def _forget_state(kept: StoredFlow, now: float) -> None:
+        if state_at(kept.flow.state, kept.state_until, now) is not kept.flow.state:
+            kept.flow = msgspec.structs.replace(kept.flow, state=b"{}")
+            kept.state_until = None
 
     def forget_ended(self, before: float) -> None:
         for flow_id, kept in list(self._flows.items()):

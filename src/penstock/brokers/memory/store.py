@@ -77,7 +77,7 @@ class MemoryStore(MemoryForgetting):
         self.sent: MutableMapping[str, float] = {}
         self.pruned_before = 0.0  # ids from before are not remembered any more
         self.keys = UniqueKeys()
-        self.flows = MemoryFlows(self._flow_says, {}, {})
+        self.flows = MemoryFlows(self._flow_says, {}, {}, clock.now)
         self.rules: MutableMapping[str, Rule] = {}
         self.rules_version = 0
         self.schedules: MutableMapping[str, Schedule] = {}

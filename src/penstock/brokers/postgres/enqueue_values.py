@@ -95,6 +95,7 @@ def flow_values(flow: Flow) -> dict[str, Any]:
         "found": [from_bytes(key) for key in found_keys(flow)],
         "queued": queued(flow).decode(),
         "state": flow.state.decode(),
+        "state_ttl": flow.state_ttl,
         "jobs": flow.jobs,
         "nodes": list(values.values()),
         "last": [from_bytes(node) for node in last_of(flow)],

@@ -56,6 +56,7 @@ class PostgresPruning:
         removed += self._pages(sql.prune_sent, parameters)
         removed += self._pages(sql.prune_derived, parameters)
         self._pages(sql.prune_bodies, parameters)  # not counted: the rows stay
+        self._pages(sql.prune_states, parameters)  # not counted: the rows stay
         removed += self._pages(sql.prune_notes, parameters)
         removed += self._pages(sql.prune_batches, parameters)
         removed += self._pages(sql.prune_published, parameters)

@@ -98,6 +98,7 @@ class PostgresStatements(Statements):
     prune_tags: str
     fold: str
     prune_flows: str
+    prune_states: str
     # renew.sql
     renew: str
     # roles.sql

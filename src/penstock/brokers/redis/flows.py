@@ -2,6 +2,7 @@
 
 fl              sorted set   every flow, by its id
 fe              sorted set   flows that ended, by when
+fs             sorted set   flows whose state ends by itself, by when
 fn:<name>       sorted set   those of a name, by id: a hash of the name
 fx:<property>   sorted set   those of a name with a property
 """
@@ -18,7 +19,7 @@ from penstock.brokers.redis.rows import id_bytes, id_of
 from penstock.flows.flow import FlowPage, FlowRow
 from penstock.flows.state import found_by, key_of, properties
 
-ALL, ENDED = "fl", "fe"
+ALL, ENDED, STATES = "fl", "fe", "fs"
 _PAGE = 200
 _NO_PROPERTY = ""
 
@@ -46,6 +47,8 @@ def _entries(kept: StoredFlow) -> Iterator[tuple[str, float]]:
     yield ALL, 0
     if kept.ended_at is not None:
         yield ENDED, kept.ended_at
+    if kept.state_until is not None:
+        yield STATES, kept.state_until
     if kept.flow.name:
         yield _name_key(kept.flow.name), 0
         for name, text in properties(kept.flow.find):
@@ -63,11 +66,13 @@ def _property_key(flow: str, name: str, text: str) -> str:
 class RedisFlows(MemoryFlows):
     """Where all flows would be looked at, these look at an index."""
 
-    def __init__(self, change: RedisChange, says: Callable[[str, bytes], None]) -> None:
+    def __init__(
+        self, change: RedisChange, says: Callable[[str, bytes], None], now: Callable[[], float]
+    ) -> None:
         self._change = change
         self._rows = FlowRows(change)
         self._node_rows = Rows[str, StoredNode](change, "nodes", packed(StoredNode), mutable=True)
-        super().__init__(says, self._rows, self._node_rows)
+        super().__init__(says, self._rows, self._node_rows, now)
 
     @property
     def deleted(self) -> int:
@@ -98,6 +103,11 @@ class RedisFlows(MemoryFlows):
             kept = self._rows.get(id_of(member))
             if kept is not None and kept.ended_at is not None and kept.ended_at < before:
                 self.forget(id_of(member))
+
+    def forget_states(self, now: float) -> None:
+        for member in self._change.look("ZRANGEBYSCORE", STATES, "-inf", now):
+            if (kept := self._rows.get(id_of(member))) is not None:
+                self._forget_state(kept, now)
 
     def _newest(self, key: str, after: str | None) -> Iterator[str]:
         high: Any = b"+" if after is None else b"(" + id_bytes(after)

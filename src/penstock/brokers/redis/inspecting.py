@@ -60,6 +60,7 @@ _FAMILIES: Mapping[str, _Family] = {
     "nodes": _Family("nodes of flows", "text", "packed"),
     "fl": _Family("every flow", "id", "none"),
     "fe": _Family("flows by when they ended", "id", "time"),
+    "fs": _Family("flows by when their state ends by itself", "id", "time"),
     "fn": _Family("flows of a name", "id", "none"),
     "fx": _Family("flows of a name with a property", "id", "none"),
     "noted": _Family("jobs that have notes", "text"),

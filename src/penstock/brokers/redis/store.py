@@ -81,7 +81,7 @@ class RedisStore(MemoryStore):
         self.keys.standing = self._standing = Rows[str, UniqueHolder](
             change, "u", packed(UniqueHolder)
         )
-        self.flow_rows = RedisFlows(change, self._flow_says)
+        self.flow_rows = RedisFlows(change, self._flow_says, clock.now)
         self.flows = self.flow_rows
         self.rules = Rows[str, Rule](change, "rules", packed(Rule))
         self.schedules = Rows[str, Schedule](change, "schedules", packed(Schedule))

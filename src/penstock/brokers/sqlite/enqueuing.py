@@ -218,6 +218,7 @@ class SqliteIntake:
                 "name": flow.name,
                 "find": text_of(flow.find),
                 "state": flow.state,
+                "state_ttl": flow.state_ttl,
                 "now": change.now,
                 "jobs": flow.jobs,
             },

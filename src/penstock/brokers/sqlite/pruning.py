@@ -79,12 +79,14 @@ class SqlitePruning:
         ]
         # Not counted: the rows stay.
         bodies = db.execute(sql.prune_bodies, parameters).rowcount
+        states = db.execute(sql.prune_states, parameters).rowcount
         secrets = forget_kept_secrets(self.store, db, now, PRUNED_AT_ONCE)
         more = (stays is None and last > after) or PRUNED_AT_ONCE in {
             len(jobs),
             *sent,
             flows[-1],
             bodies,
+            states,
             secrets,
         }
         return removed + sum(sent) + flows[-1], last if stays is None else stays - 1, more

@@ -70,6 +70,7 @@ class SqliteStatements(Statements):
     prune_tags: str
     prune_tallies: str
     prune_flows: str
+    prune_states: str
     prune_found: str
     prune_members: str
     prune_needs: str

@@ -27,7 +27,7 @@ from penstock.brokers.tables.rows import (
 )
 from penstock.enqueue.ids import to_bytes
 from penstock.enqueue.secrets import redact
-from penstock.flows.state import merged
+from penstock.flows.state import merged, state_at, state_end
 from penstock.job import ENDED, Job, Outcome, State
 
 StoreT = TypeVar("StoreT", bound=TableStore)
@@ -263,8 +263,10 @@ class Settlements(Generic[StoreT]):
             row = db.execute(self.store.sql.locked_state, (place[0],)).fetchone()
         if place is None or row is None:
             return False
-        state = merged(row["state"], patch)
-        db.execute(self.store.sql.put_state, {"id": place[0], "state": state})
+        now, ttl = self.store.clock.now(), row["state_ttl"]
+        state = merged(state_at(row["state"], row["state_until"], now), patch)
+        values = {"id": place[0], "state": state, "until": state_end(ttl, now)}
+        db.execute(self.store.sql.put_state, values)
         return True
 
 

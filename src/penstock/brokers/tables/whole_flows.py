@@ -32,7 +32,7 @@ from penstock.brokers.tables.rows import (
 )
 from penstock.enqueue.ids import from_bytes, to_bytes
 from penstock.flows.flow import FlowPage, FlowRow, event_of, in_order
-from penstock.flows.state import found_by, key_of
+from penstock.flows.state import found_by, key_of, state_at
 from penstock.job import ENDED, State
 
 Span = tuple[bytes, bytes]  # the first and the last id of jobs that follow on, within one run
@@ -281,7 +281,9 @@ class WholeFlows:
             id=from_bytes(raw),
             name=row["name"],
             find=find_in(row["find"]),
-            state=row["state"],
+            state=state_at(row["state"], row["state_until"], self.store.clock.now()),
+            state_ttl=row["state_ttl"],
+            state_until=row["state_until"],
             created_at=row["created_at"],
             ended_at=row["ended_at"],
             # Those that were spawned are in the table after those that need them.

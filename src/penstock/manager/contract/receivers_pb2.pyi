@@ -177,8 +177,10 @@ class PutBack(_message.Message):
     def __init__(self, after: _Optional[int] = ...) -> None: ...
 
 class Extend(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("hold",)
+    HOLD_FIELD_NUMBER: _ClassVar[int]
+    hold: int
+    def __init__(self, hold: _Optional[int] = ...) -> None: ...
 
 class SettleAnswer(_message.Message):
     __slots__ = ("states",)

@@ -1,5 +1,5 @@
 -- Store a flow and its nodes; the caller stores its jobs in the same transaction. Takes
--- {"id", "name", "find", "state", "jobs",
+-- {"id", "name", "find", "state", "state_ttl", "jobs",
 --  "nodes": [{id, place, task, jobs, on_failure, needs: [ids], members: [[first, last]]}],
 --  "last": [nodes that no other of these needs], "found": [hashes of its properties],
 --  "queued": the data of its first event}.
@@ -10,10 +10,11 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-    insert into penstock.flow (id, name, find, state, created_at, jobs_left)
+    insert into penstock.flow (id, name, find, state, state_ttl, state_until, created_at, jobs_left)
     values (
         (p_flow ->> 'id')::uuid, p_flow ->> 'name', p_flow ->> 'find',
-        convert_to(p_flow ->> 'state', 'UTF8'), p_now, (p_flow ->> 'jobs')::bigint
+        convert_to(p_flow ->> 'state', 'UTF8'), (p_flow ->> 'state_ttl')::double precision,
+        p_now + (p_flow ->> 'state_ttl')::double precision, p_now, (p_flow ->> 'jobs')::bigint
     )
         on conflict do nothing;
     if not found then
@@ -38,10 +39,11 @@ declare
     v_waiting uuid[];
     v_new boolean;
 begin
-    insert into penstock.flow as f (id, name, find, state, created_at, jobs_left)
+    insert into penstock.flow as f (id, name, find, state, state_ttl, state_until, created_at, jobs_left)
     values (
         (p_flow ->> 'id')::uuid, p_flow ->> 'name', p_flow ->> 'find',
-        convert_to(p_flow ->> 'state', 'UTF8'), p_now, (p_flow ->> 'jobs')::bigint
+        convert_to(p_flow ->> 'state', 'UTF8'), (p_flow ->> 'state_ttl')::double precision,
+        p_now + (p_flow ->> 'state_ttl')::double precision, p_now, (p_flow ->> 'jobs')::bigint
     )
         on conflict (id) do update
        set jobs_left = f.jobs_left + excluded.jobs_left, ended_at = null

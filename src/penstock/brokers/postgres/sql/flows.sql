@@ -34,7 +34,7 @@ select count(*) as flows
 
 -- name: flow
 -- One flow.
-select id, name, find, state, created_at, ended_at from penstock.flow where id = %s;
+select id, name, find, state, state_ttl, state_until, created_at, ended_at from penstock.flow where id = %s;
 
 -- name: nodes
 -- Serves flow and retry: its nodes, each after those that it needs.

@@ -16,8 +16,8 @@ select kind, name, value, at
 
 -- name: locked_state
 -- The state of a flow, locked.
-select state from penstock.flow where id = %s for update;
+select state, state_ttl, state_until from penstock.flow where id = %s for update;
 
 -- name: put_state
 -- Store the merged state of a flow.
-update penstock.flow set state = %(state)s where id = %(id)s;
+update penstock.flow set state = %(state)s, state_until = %(until)s where id = %(id)s;

@@ -252,6 +252,19 @@ select lane, state, minute, sum(jobs)
  group by lane, state, minute
 having sum(jobs) <> 0;
 
+-- name: prune_states
+-- States of flows whose time is over.
+update penstock.flow f
+   set state = '{}', state_until = null
+  from (
+        select id
+          from penstock.flow
+         where state_until <= %(now)s
+         limit %(most)s
+           for update skip locked
+       ) old
+ where f.id = old.id;
+
 -- name: prune_flows
 -- Delete flows that ended long ago, with everything that belongs to them.
 with old as materialized (

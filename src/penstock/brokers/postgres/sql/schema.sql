@@ -370,12 +370,15 @@ create table penstock.flow (
     name text not null,
     find text,  -- JSON: its properties
     state bytea not null,
+    state_ttl double precision,  -- seconds after which the state is empty again; null: it stays
+    state_until double precision,
     created_at double precision not null,
     ended_at double precision,
     jobs_left bigint not null  -- jobs that have not ended
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000);
 -- Serves prune.
 create index flow_ended on penstock.flow (ended_at) where ended_at is not null;
+create index flow_state on penstock.flow (state_until) where state_until is not null;
 -- Serves flows of a name.
 create index flow_name on penstock.flow (name, id) where name <> '';
 

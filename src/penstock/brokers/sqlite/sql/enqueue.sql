@@ -85,8 +85,8 @@ delete from penstock_unique
 
 -- name: put_flow
 -- A flow as a whole; and settle, when a job spawned more of the flow it is in.
-insert into penstock_flow (id, name, find, state, created_at, jobs_left)
-values (:id, :name, :find, :state, :now, :jobs)
+insert into penstock_flow (id, name, find, state, state_ttl, state_until, created_at, jobs_left)
+values (:id, :name, :find, :state, :state_ttl, :now + :state_ttl, :now, :jobs)
     on conflict (id) do update
    set jobs_left = jobs_left + excluded.jobs_left, ended_at = null;
 

@@ -34,7 +34,7 @@ select count(*) as flows
 
 -- name: flow
 -- A flow as it stands.
-select id, name, find, state, created_at, ended_at from penstock_flow where id = ?;
+select id, name, find, state, state_ttl, state_until, created_at, ended_at from penstock_flow where id = ?;
 
 -- name: nodes
 -- Serves flow and retry: its nodes, needs before those who need them.

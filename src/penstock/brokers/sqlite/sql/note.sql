@@ -17,8 +17,8 @@ select kind, name, value, at
 -- name: locked_state
 -- The state of a flow, about to be merged into. One writer at a time has the file to itself, so a
 -- look is enough.
-select state from penstock_flow where id = ?;
+select state, state_ttl, state_until from penstock_flow where id = ?;
 
 -- name: put_state
 -- The state of a flow, with what a member merged into it.
-update penstock_flow set state = :state where id = :id;
+update penstock_flow set state = :state, state_until = :until where id = :id;

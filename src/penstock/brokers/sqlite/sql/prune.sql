@@ -171,6 +171,12 @@ delete from penstock_flow
     select id from penstock_flow where ended_at < :before order by ended_at, id limit :most
  );
 
+-- name: prune_states
+-- States of flows whose time is over.
+update penstock_flow
+   set state = x'7b7d', state_until = null
+ where id in (select id from penstock_flow where state_until <= :now limit :most);
+
 -- name: prune_found
 -- Of the flows that ended long ago.
 delete from penstock_find

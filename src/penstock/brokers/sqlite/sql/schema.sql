@@ -266,12 +266,15 @@ create table penstock_flow (
     name text not null,
     find text,  -- JSON: the properties that it is found by
     state blob not null,
+    state_ttl real,  -- seconds after which the state is empty again; null: it stays
+    state_until real,
     created_at real not null,
     ended_at real,
     jobs_left integer not null  -- jobs that have not ended
 ) without rowid, strict;
 -- Serves prune.
 create index penstock_flow_ended on penstock_flow (ended_at) where ended_at is not null;
+create index penstock_flow_state on penstock_flow (state_until) where state_until is not null;
 -- Serves flows of a name.
 create index penstock_flow_name on penstock_flow (name, id) where name <> '';
 

@@ -160,3 +160,39 @@ def test_a_patch_goes_into_objects_and_takes_the_place_of_the_rest(state, patch,
     import json
 
     assert json.loads(merged(state, patch)) == after
+
+
+def test_a_state_is_empty_again_after_its_own_time(broker, clock):
+    """G44: whatever its jobs do; a merge begins its time anew, and finds nothing of before."""
+    flow = with_state(a_flow(clock, check=part()), {"user": 62})
+    flow = flow._replace(flow=msgspec.structs.replace(flow.flow, state_ttl=60.0))
+    flow.send(broker)
+    [check] = claim(broker)
+    clock.advance(seconds=50)
+    assert merge(broker, check, access=True)
+    clock.advance(seconds=50)
+
+    row = broker.flow(flow.flow.id)
+    assert state_of(broker, flow) == {"user": 62, "access": True}
+    assert (row.state_ttl, row.state_until) == (60.0, pytest.approx(clock.now() + 10))
+
+    clock.advance(seconds=11)
+    assert state_of(broker, flow) == {}
+    assert merge(broker, check, rewards=1)
+    assert state_of(broker, flow) == {"rewards": 1}
+
+    settle(broker, check, succeeded())
+    clock.advance(seconds=61)
+    broker.prune(clock.now() - 86400)
+    row = broker.flow(flow.flow.id)
+    assert (row.state, row.state_until) == (b"{}", None)
+
+
+def test_a_state_without_a_time_stays(broker, clock):
+    flow = with_state(a_flow(clock, check=part()), {"user": 62})
+    flow.send(broker)
+    clock.advance(days=10)
+
+    broker.prune(clock.now() - 86400)
+
+    assert state_of(broker, flow) == {"user": 62}

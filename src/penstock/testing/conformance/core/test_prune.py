@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from penstock.broker.filter import Filter
+from penstock.broker.queue_options import FOREVER
 from penstock.broker.values import Batch
 from penstock.broker.views import Note
 from penstock.enqueue.ids import derived_id, lasting_id
@@ -196,6 +197,20 @@ def test_a_job_that_says_so_is_kept_longer(broker, clock, fields, outcome):
 
     assert broker.get(job.id).state is outcome.state
     assert broker.get(job.id).result == outcome.result
+
+
+@pytest.mark.parametrize("outcome", [succeeded(b"1"), failed("boom")], ids=["succeeded", "failed"])
+def test_a_job_is_kept_for_ever(broker, clock, fields, outcome):
+    """B50: the archive of a queue with `keep="forever"` outlives the retention."""
+    job = enqueue_and_claim(broker, clock, **fields)
+    settle(broker, job, msgspec.structs.replace(outcome, keep_for=FOREVER))
+    clock.advance(days=40 * 366)
+
+    broker.prune(clock.now() - DAY)
+
+    assert broker.get(job.id).state is outcome.state
+    assert broker.get(job.id).result == outcome.result
+    assert [event.job for event in broker.history() if event.kind == "attempt"] == [job.id]
 
 
 def test_a_derived_id_is_remembered_for_as_long_as_what_became_of_its_job(broker, clock):
