@@ -22,7 +22,7 @@ from penstock.app.encrypted_broker import encrypted
 from penstock.app.end_hooks import EndHooks
 from penstock.app.flows import AppFlows
 from penstock.app.key_file import find_keys
-from penstock.app.queue_options import DeclaredQueues, options_of
+from penstock.app.queue_options import DeclaredQueues, options_of, required_of
 from penstock.app.reads import AppReads
 from penstock.app.registry import Registry
 from penstock.app.resources import Resources
@@ -123,7 +123,8 @@ class App(Registry, AppFlows, AppReads, AppTopics):
         self._moved_by: float | None = None  # the seconds that the guess was off by
         self._lock = threading.Lock()
         self._coalescer = Coalescer(self._send, self._places)
-        self.queues = DeclaredQueues(options_of("App(queue_defaults=...)", queue_defaults or {}))
+        given, what = queue_defaults or {}, "App(queue_defaults=...)"
+        self.queues = DeclaredQueues(options_of(what, given), required_of(what, given))
         self.schedules = Schedules(self)
         self.schedule = self.schedules.decorate
         self.topics = Topics(self)
@@ -430,7 +431,9 @@ class App(Registry, AppFlows, AppReads, AppTopics):
         operator overrides it (`penstock queue set`). An order and limits hold for every program
         that uses the queue.
         """
-        self.queues.register(name, options_of(f"queue {name}", {**(preset or {}), **options}))
+        given: QueueDeclaration = {**(preset or {}), **options}
+        what = f"queue {name}"
+        self.queues.register(name, options_of(what, given), required_of(what, given))
         if self._broker is not None:
             self._broker.traits.relaxed = self.queues.relaxed
         return name

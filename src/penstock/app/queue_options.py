@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from penstock.broker.protocol import Broker
-from penstock.broker.queue_options import NOTHING, Options, QueueOptions, check_queue_options
+from penstock.broker.queue_options import (
+    NOTHING,
+    OF_JOBS,
+    OPTION_NAMES,
+    Options,
+    QueueOptions,
+    check_queue_options,
+)
 from penstock.broker.views import LEASE_SECONDS
 from penstock.enqueue.codec import retry_numbers
 from penstock.errors import PenstockError, Refused
@@ -47,6 +54,7 @@ def options_of(what: str, given: QueueDeclaration) -> Options:
     """Options as they are kept, of what a program writes; `what` opens a refusal."""
     check_options(what, _NAMES, given)
     values: dict[str, Any] = dict(given)
+    values.pop("require", None)
     fair = bool(values.pop("fair", False))
     order = policy_named(what, values.pop("ordered", None), fair=fair)
     checks: Mapping[str, Callable[[Any], Any]] = {
@@ -65,6 +73,20 @@ def options_of(what: str, given: QueueDeclaration) -> Options:
         name: value for name, value in checked.items() if value is not None and value is not False
     }
     return msgspec.convert({**said, "order": order} if order else said, Options)
+
+
+def required_of(what: str, given: QueueDeclaration) -> frozenset[str]:
+    """The options that must be said, of what a program writes."""
+    names = given.get("require", ())
+    if isinstance(names, str):
+        names = (names,)
+    required = frozenset("order" if name == "ordered" else name for name in names)
+    if unknown := sorted(required.difference(OPTION_NAMES)):
+        raise Refused(
+            f"{what}: require={unknown[0]!r} is no option of a queue; there are "
+            f"{', '.join(OPTION_NAMES)}"
+        )
+    return required
 
 
 def _as_it_is(value: Any) -> Any:
@@ -88,8 +110,10 @@ def _numbers(what: str, retry: Retry | None) -> Any:
 class DeclaredQueues:
     """The queues that a program registered, and the options that hold for every queue."""
 
-    def __init__(self, defaults: Options = NOTHING) -> None:
+    def __init__(self, defaults: Options = NOTHING, required: frozenset[str] = frozenset()) -> None:
         self.defaults = defaults
+        self._required = required  # of every queue
+        self._required_of: dict[str, frozenset[str]] = {}
         self._known: dict[str, Options] = {}
         self._kept: dict[str, QueueOptions] = {}  # as the store had them
         self._effective: dict[str, Options] = {}
@@ -97,7 +121,7 @@ class DeclaredQueues:
         self._version: int | None = None
         self._refreshed_at = self._look_at = 0.0
 
-    def register(self, name: str, options: Options) -> None:
+    def register(self, name: str, options: Options, required: frozenset[str] = frozenset()) -> None:
         """Keep a queue's options; other ones than before are refused."""
         check_identifier("queue", name)
         registered = self._known.setdefault(name, options)
@@ -107,12 +131,29 @@ class DeclaredQueues:
             )
         options = options.over(self.defaults)
         check_queue_options(QueueOptions(queue=name, declared=options))
+        self._required_of[name] = self._required_of.get(name, frozenset()) | required
         self._effective[name] = options
         self.declare_anew()
 
     def of(self, queue: str) -> Options:
         """The options that hold for a queue."""
         return self._effective.get(queue, self.defaults)
+
+    def check_said(self, queue: str, task: str, said: Collection[str]) -> None:
+        """Refuse a job that lacks an option which its queue requires; `said` by it or its task."""
+        required = self._required | self._required_of.get(queue, frozenset())
+        if missing := sorted(required.difference(said, _told(self.of(queue)))):
+            name = missing[0]
+            word = "ordered" if name == "order" else name
+            where = (
+                f'@app.task({word}=...), app.queue("{queue}", {word}=...) or options({word}=...)'
+                if name in OF_JOBS
+                else f'app.queue("{queue}", {word}=...)'
+            )
+            raise Refused(
+                f"queue {queue} requires {' and '.join(missing)}, and nobody says so for jobs of "
+                f"{task}: write {where}"
+            )
 
     @property
     def relaxed(self) -> frozenset[str]:
@@ -192,6 +233,10 @@ class DeclaredQueues:
             effective[queue] = known if known is not None and known == options else options
         self._effective = effective
         broker.traits.relaxed = self.relaxed
+
+
+def _told(options: Options) -> set[str]:
+    return {name for name, value in options.said.items() if value is not None}
 
 
 def _is_older(broker: Broker, record: QueueOptions, code: str) -> bool:

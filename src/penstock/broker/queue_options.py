@@ -85,6 +85,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 OPTION_NAMES = Options.__struct_fields__
+# What a task or a job may say as well.
+OF_JOBS = ("timeout", "retry", "on_success", "on_error", "on_timeout", "keep", "crash_budget")
 NOTHING = Options()
 
 

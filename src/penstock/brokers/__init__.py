@@ -27,6 +27,7 @@ from penstock.brokers.schemes import (
 from penstock.errors import Refused, StoreUnreachable
 
 if TYPE_CHECKING:
+    from penstock.brokers.attached import Attaching
     from penstock.brokers.key_views import KeyContent, KeyFamily
     from penstock.brokers.other_queues import OtherQueues
     from penstock.brokers.third_party import OpenBroker
@@ -106,6 +107,19 @@ def open_other_queues(system: str, url: str, queues: Sequence[str] = ()) -> Othe
     from penstock.brokers.redis.other_queues import open_other_queues as in_redis
 
     return in_redis(system, url, queues)
+
+
+def attaching(url: str) -> Attaching:
+    """The database of a store, whose tables can be queues."""
+    if not url.startswith(POSTGRES):
+        raise Refused(
+            f"{mask(url)}: a trigger that enqueues needs a store in PostgreSQL; elsewhere enqueue "
+            "in the transaction that inserts, with options(connection=...)"
+        )
+    need_driver(url)
+    from penstock.brokers.postgres.attaching import PostgresAttaching
+
+    return PostgresAttaching(url)
 
 
 def demo_url(url: str, name: str) -> str:

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from penstock.cli import (
     alerts,
+    attach,
     bench_and_demo,
     dashboard,
     debug,
@@ -189,6 +190,7 @@ _add(STORE, migrate_and_doctor.doctor)
 _add(STORE, manager.manager)
 _add(STORE, inspect_store.inspect)
 _add(STORE, verify.verify)
+_add(STORE, attach.attach)
 _add(STORE, export_and_import.export, words=True)
 _add(STORE, export_and_import.import_)
 _add(SPARK, spark_worker.spark_worker)

@@ -183,6 +183,8 @@ class QueueDeclaration(_Ending[None], _Keeping, total=False):
     """`running` and `rate` count each key by itself; False."""
     relaxed: bool
     """Enqueue and settle do not wait for the disk, see the guarantees; False."""
+    require: Collection[str]
+    """Options that must be said, by a job, its task or its queue; a job without one is refused."""
 
 
 class ScheduleOptions(TypedDict, total=False):

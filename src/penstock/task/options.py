@@ -17,7 +17,7 @@ import msgspec
 from penstock.app.clock import GUESSED_CLOCK
 from penstock.broker.filter import argument_text
 from penstock.broker.protocol import Broker
-from penstock.broker.queue_options import Options
+from penstock.broker.queue_options import OF_JOBS, Options
 from penstock.broker.values import Batch
 from penstock.enqueue.codec import JobOptions, add_options
 from penstock.enqueue.handle import Handle
@@ -83,6 +83,8 @@ class Prepared(Generic[P, R]):
     def _follow_queue(self, options: Options) -> None:
         """What goes into the bodies of its jobs, as the queue's options are now."""
         body, app = self._chosen.body, self._task.app
+        said = {name for name in OF_JOBS if getattr(body, name, None) is not None}
+        app.queues.check_said(self._chosen.queue, self._task.name, said | self._task.said)
         budget = body.crash_budget or options.crash_budget or app.crash_budget
         self._body_options = msgspec.structs.replace(
             body, crash_budget=None if budget == CRASH_BUDGET else budget or None

@@ -184,6 +184,11 @@ class Task(Prepared[P, R]):
             known = self._policies[queue] = (options, self._policy_under(options))
         return known[1]
 
+    @property
+    def said(self) -> set[str]:
+        """Which options of its queue it says itself."""
+        return self._own_policy | ({"timeout"} if self.timeout is not None else set())
+
     def _policy_under(self, options: Options) -> Policy:
         fields: dict[str, Any] = {
             name: getattr(options, name)

@@ -382,7 +382,7 @@ def test_functions_with_the_owners_rights_say_where_they_look_names_up(logins):
 
     assert {name for name, _ in rows} == {
         *("enqueue", "make_day", "may_block", "prune_evidence"),
-        *("jobs_by_id", "jobs_by_tag", "jobs_by_unique_key", "settle"),
+        *("jobs_by_id", "jobs_by_tag", "jobs_by_unique_key", "settle", "enqueue_row"),
     }
     for name, settings in rows:
         assert "search_path=pg_catalog, pg_temp" in settings, name

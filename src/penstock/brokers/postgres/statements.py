@@ -12,6 +12,10 @@ _FOLDER = Path(__file__).parent
 class PostgresStatements(Statements):
     """The statements of sql/, beside those that every store in tables has."""
 
+    # attach.sql
+    attach_table: str
+    detach_table: str
+    attached_tables: str
     # cancel.sql
     keep_claims_out: str
     members_among: str
