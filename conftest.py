@@ -25,7 +25,7 @@ from penstock.manager.server import Manager
 from penstock.testing.clock import Clock
 from penstock.testing.postgres import Server, drop_database
 from penstock.testing.redis import RedisServer
-from tests import cpu_time, in_memory, leftovers, quick
+from tests import cpu_time, in_memory, leftovers, quick, variants
 from tests.dealing import InGroups
 from tests.postgres_store import (
     CopiedServer,
@@ -95,7 +95,7 @@ def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for plugin in (in_memory, leftovers, quick):
+    for plugin in (in_memory, leftovers, quick, variants):
         config.pluginmanager.register(plugin)
     gc.disable()  # collecting 12,000 tests makes a million objects, and no garbage
 

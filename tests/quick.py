@@ -6,6 +6,7 @@ That is the pure modules, and what a broker is, on the stores in memory and in S
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,13 +23,19 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("quick")
 
 
+@cache  # many tests are in one file
+def _place(path: Path) -> tuple[str, ...]:
+    """The folders and the name of a file, as far as its tests may be quick."""
+    if path.is_relative_to(SUITE):
+        return "brokers", path.name
+    return path.relative_to(HERE).parts if path.is_relative_to(HERE) else ()
+
+
 def is_quick(item: pytest.Item) -> bool:
-    if item.path.is_relative_to(SUITE):
-        folders, name = ["brokers"], item.path.name
-    elif item.path.is_relative_to(HERE):
-        *folders, name = item.path.relative_to(HERE).parts
-    else:
+    place = _place(item.path)
+    if not place:
         return False
+    *folders, name = place
     if (folders and folders[0] not in FOLDERS) or name in NOT_THESE:
         return False
     needed = [*folders, name, *getattr(item, "fixturenames", ()), item.nodeid.rpartition("::")[2]]

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.variants import leaves_out_other_stores
+
 HOUSE = Path(__file__).parents[1]
 PIN = re.compile(r"^([\w.-]+)==(\S+)", re.MULTILINE)
 
@@ -64,16 +66,20 @@ def test_lists_of_what_is_installed_name_hashes_and_no_host():
         assert len(PIN.findall(text)) <= text.count("--hash=sha256:")
 
 
-def collected(*words: str) -> list[str]:
-    """The tests that pytest would run."""
-    asked = subprocess.run(
+def asked(*words: str) -> str:
+    """What pytest says about the tests that it would run."""
+    return subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:randomly", *words],
         cwd=HOUSE,
         capture_output=True,
         text=True,
         check=True,
-    )
-    return [line for line in asked.stdout.splitlines() if "::" in line]
+    ).stdout
+
+
+def collected(*words: str) -> list[str]:
+    """The tests that pytest would run."""
+    return [line for line in asked(*words).splitlines() if "::" in line]
 
 
 def test_quick_tests_need_no_server_no_spark_and_no_browser():
@@ -91,6 +97,10 @@ def test_quick_tests_need_no_server_no_spark_and_no_browser():
 def test_a_test_of_one_store_is_run_on_every_store_when_asked_for():
     [every] = re.findall(r'-m "(.*?)"', planned("test-stores"))
     [one] = re.findall(r'-m "(.*?)"', planned("test"))
+    [quick] = re.findall(r'-m "(.*?)"', planned("test-quick"))
+    assert leaves_out_other_stores(one)
+    assert leaves_out_other_stores(quick)
+    assert not leaves_out_other_stores(every)
     names = ("stories/test_batches.py", "spark/test_source_stream.py", "web/test_pages.py")
     files = [f"tests/{name}" for name in names]
 
@@ -99,6 +109,14 @@ def test_a_test_of_one_store_is_run_on_every_store_when_asked_for():
     assert usual < more
     assert {each.partition("::")[0] for each in more - usual} == set(files)
     assert {each.partition("[")[0] for each in usual} == {each.partition("[")[0] for each in more}
+
+
+def test_variants_that_are_left_out_are_not_even_made():
+    """Each test process would make 14,000 of them."""
+    said = asked("-m", "not soak", "tests/stories/test_batches.py")
+
+    assert "test_batches.py::" in said
+    assert "deselected" not in said
 
 
 def test_the_browser_is_driven_where_there_is_one_and_named_where_there_is_none():
