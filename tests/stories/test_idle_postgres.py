@@ -12,8 +12,9 @@ from contextlib import closing
 
 import pytest
 
-from penstock import App
+from penstock import App, State
 from penstock.broker.views import WorkerRow
+from penstock.job import Outcome
 from penstock.testing.conformance.factories import claim_for
 from penstock.testing.postgres import Server
 from tests.stories.conftest import TASKS_FILE, Story, eventually
@@ -123,3 +124,31 @@ def test_a_job_enqueued_a_moment_after_another_is_not_left_to_the_poll(postgres_
     assert len(found) == 1
     worker.close()
     producer.close()
+
+
+def test_a_job_of_an_idle_worker_is_claimed_in_one_round_trip(talkative):
+    """It goes by the lane that the notification names, and looks around when it has started."""
+    url = talkative.create_database()
+    with closing(App(url)) as worker, closing(App(url)) as producer:
+
+        @producer.task(name="mail:send")
+        def send(n: int) -> None: ...
+
+        broker, row = worker.broker, WorkerRow(id="w", tasks={"mail:send": 1})
+        broker.traits.rules_version()  # starts to listen
+        eventually(lambda: broker.traits.poll_seconds() == 2.0)
+        rounds: list[Counter[str]] = []
+        # More than once: on a busy machine its last look around may be too long ago.
+        while not rounds or (rounds[-1] and len(rounds) < 5):
+            assert claim_for(broker, row, limit=5) == []
+            broker.wait(None, 0)
+            handle = send.enqueue(len(rounds))
+            while not broker.wait(None, 10.0):
+                pass
+            before = len(talkative.log)
+            [job] = claim_for(broker, row, limit=5)
+            asked = Counter(re.findall(r"execute penstock_(\w+)", talkative.log[before:]))
+            assert job.id == handle.id
+            broker.settle([(job, Outcome(State.SUCCEEDED, "returned"))])
+            rounds.append(asked - Counter(claim=1))
+        assert not rounds[-1], rounds

@@ -350,7 +350,10 @@ class Worker:
             for chunk in self._claims.take(jobs, request, rules, now):
                 self._pool.give(chunk)
         poll = self.broker.traits.poll_seconds()
-        request.kind.record_answer(now, len(jobs), request.limit, poll)
+        # Who asked for any job and got fewer than there was room for, asked for all kinds.
+        asked_all = request.sizes is None and len(jobs) < request.limit
+        for kind in self._claims.kinds if asked_all else (request.kind,):
+            kind.record_answer(now, len(jobs), request.limit, poll)
 
     def _collect(self, chunk: Chunk | None) -> None:
         """Take over the outcomes of a chunk, and give away what its hand has not started."""

@@ -1,4 +1,7 @@
-"""One claim, from the lanes that have work to the jobs it hands out: mostly one round trip."""
+"""One claim, from the lanes that have work to the jobs it hands out: mostly one round trip.
+
+An idle worker that was notified of a lane claims from it without a look; the others look first.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +112,9 @@ class ClaimRoundTrips:
 
         With `node`, the jobs are all of one node of a flow; see `LastOfNode`.
         """
-        candidates = self._candidates()
+        # Where no work is known, the outcomes do not wait for a look: that comes afterwards.
+        known = self._take_announced() or self.claimable.lanes
+        candidates = self._candidates() if known else []
         values = (*settled, *self._parameters(candidates), *(node or (None, None)))
         try:
             rows = call(self.connection, _SETTLE_AND_CLAIM, values)
@@ -127,6 +132,8 @@ class ClaimRoundTrips:
     def claim_more(self) -> None:
         """Claim until there is enough, or nothing left."""
         while self.left > 0 and not self.suspects:
+            if self.jobs and not self.claimable.lanes:
+                return  # these start now; whether there is more, the next claim asks
             candidates = self._candidates()
             if not candidates and (self.registered or not self._declared(_RENEW_IDLE_AT)):
                 return
@@ -141,7 +148,8 @@ class ClaimRoundTrips:
 
     def _candidates(self) -> list[PostgresCandidateLane]:
         claimable = self.claimable
-        if not self.looked and not claimable.fresh(self.now):
+        fresh = self.looked or claimable.fresh(self.now)
+        if not fresh and not self._take_announced():
             self._look(bottom=claimable.bottom_due())
         best = claimable.best(self.worker, self.queues, self.sizes, self.now)
         # Nobody is told that there is nothing without a look from the bottom; except a worker that
@@ -152,6 +160,13 @@ class ClaimRoundTrips:
             self._look(bottom=True)
             best = claimable.best(self.worker, self.queues, self.sizes, self.now)
         return best
+
+    def _take_announced(self) -> bool:
+        """Claim from the lanes that were announced, without a look; whether that will do."""
+        if not self.jobs and self.claimable.take_announced(self.store.lanes, self.now):
+            self.looked = True
+            return True
+        return False
 
     def _look(self, *, bottom: bool) -> None:
         store = self.store
@@ -251,7 +266,7 @@ class ClaimRoundTrips:
             if jobs < most and parcels < guess and candidate.hash not in self.cut:
                 self.claimable.exhausted(candidate)
         if self.left > 0 and not self.claimable.lanes:
-            self.claimable.forget()
+            self.claimable.look_again()
 
     def _take(
         self,

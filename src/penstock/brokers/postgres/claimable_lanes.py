@@ -1,9 +1,10 @@
 """Which lanes have work, best first, and how far this process has read in each.
 
 A process goes on from its floor in a lane: rows below it that are dead, and kept by somebody's open
-snapshot, are not read again. It looks around when it is notified of a lane that it does not know.
-Every 50 ms (less often where that takes long), and before it says that there is nothing, it looks
-from the bottom: that finds what was committed late, and lanes that nobody announced.
+snapshot, are not read again. Notified of a lane, a process that knows of no other work claims from
+it at once; else it looks around. Every 50 ms (less often where that takes long), and before it says
+that there is nothing, it looks from the bottom: that finds what was committed late, and lanes that
+nobody announced.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from penstock.rules.key_order import in_turn
 FRESH_SECONDS = 0.05
 _SHARE = 100  # looks from the bottom take at most a hundredth of the time
 _LONGEST_SECONDS = 1.0  # but one slow look must not hide other lanes for long
+_UNSEEN_SECONDS = 2.5  # so long notified lanes go first; a little more than an idle worker's poll
 LANES_PER_CLAIM = 8
 _LOWEST = bytes(16)
 _MOST_ENDS = 10_000  # exhausted lanes whose floor is remembered
@@ -78,18 +80,50 @@ class PostgresClaimableLanes:
         self._floors: dict[int, tuple[bytes, float]] = {}  # of lanes that had work lately
         self._ends: dict[int, tuple[bytes, float]] = {}  # floors of lanes that were exhausted
         self._announced: set[int] = set()
+        self._anywhere = True  # there may be work that no lane was announced of
+        self._looked_from_bottom_at = -_UNSEEN_SECONDS  # monotonic
         self._lock = threading.Lock()
 
-    def forget(self, lanes: Iterable[int] = ()) -> None:
+    def forget(self, lanes: Collection[int] = ()) -> None:
         """Look again before the next claim: there may be new work, in these lanes if known."""
         with self._lock:
             self._stale = True
             self._announced.update(lanes)
+            self._anywhere = self._anywhere or not lanes
+
+    def look_again(self) -> None:
+        """All lanes that were known are exhausted: what is new is not known."""
+        with self._lock:
+            self._stale = True
 
     def start_from_bottom(self) -> None:
         """Jobs came back that are older than those taken since: floors would skip them."""
         with self._lock:
             self._bottom_at = -1.0
+            self._anywhere = True
+
+    def take_announced(self, lanes: Mapping[int, Lane], now: float) -> bool:
+        """Take the announced lanes for those that have work, without a look; whether it did.
+
+        Not if there may be other work, which a look would find.
+        """
+        with self._lock:
+            if self._anywhere or self.lanes or not 0 < len(self._announced) <= LANES_PER_CLAIM:
+                return False
+            if time.monotonic() - self._looked_from_bottom_at > _UNSEEN_SECONDS:
+                return False
+            if any(at <= now for _, at in self._next_due.values()):
+                return False
+            if not all(number in lanes for number in self._announced):
+                return False
+            for number in self._announced:
+                candidate = self.lanes[number] = PostgresCandidateLane(number, lanes[number])
+                candidate.floor, candidate.row_floor = self._ends.get(number, (_LOWEST, 0.0))
+                candidate.packed = candidate.loose = True
+                candidate.head = now
+            self._announced.clear()
+            self._stale = False
+            return True
 
     def on_notification(self, lanes: Iterable[int] | None) -> None:
         """Others stored jobs in these lanes, or in any; known lanes need no new look."""
@@ -189,7 +223,9 @@ class PostgresClaimableLanes:
             self._next_due = next_due if bottom else self._next_due | next_due
             if bottom:
                 pause = min(max(FRESH_SECONDS, seconds * _SHARE), _LONGEST_SECONDS)
-                self._bottom_at = time.monotonic() + pause
+                self._looked_from_bottom_at = time.monotonic()
+                self._bottom_at = self._looked_from_bottom_at + pause
+                self._anywhere = False
                 self._floors = {}
                 self._announced.clear()
 
