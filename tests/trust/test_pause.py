@@ -67,7 +67,7 @@ class Ticks:
         whole = self._ledger.read_text().rpartition("\n")[0]
         return [Start(int(n), float(at)) for n, at in (line.split() for line in whole.splitlines())]
 
-    def until(self, seen: Callable[[], bool], timeout: float = 30) -> None:
+    def until(self, seen: Callable[[], bool], timeout: float = 100) -> None:
         deadline = time.monotonic() + timeout
         while not seen():
             assert time.monotonic() < deadline, "it did not happen"
