@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 pytest_plugins = ["penstock.testing.conformance.plugin"]
 
 REDIS = ONE_PLACE - {"scan as one look"} | {"reopens"}
-SHARDED = frozenset[str]()
+SHARDED = frozenset({"bulk", "scan as one look"})
 # What each of our stores declares, and whether it can be opened again.
 CAPABILITIES = {
     "memory": frozenset[str](ONE_PLACE),

@@ -196,9 +196,9 @@ class EncryptedBroker:
             return found
         return [cast("R", self._opened_schedule(cast("Schedule", each))) for each in found]
 
-    def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
+    def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> int:
         self._mark(jobs)
-        self.store.stage(write, part, self._sealed_all(jobs))
+        return self.store.stage(write, part, self._sealed_all(jobs))
 
     def commit_write(self, *args: Any, **kwargs: Any) -> Committed:
         done = self.store.commit_write(*args, **kwargs)

@@ -19,11 +19,13 @@ from penstock.job import Job, Parcel
 class Bulk(Protocol):
     """Reads and writes of many rows in parallel, for Spark."""
 
-    def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
+    def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> int:
         """Add these jobs to one part of a write; no other verb sees them until `commit_write`.
 
         They are checked as `enqueue` checks them. Jobs that the part has already are left as they
         are, so that the same call may be repeated.
+
+        Without jobs nothing is added, and the answer is how many jobs the part has; else it is 0.
         """
         ...
 

@@ -17,14 +17,14 @@ import msgspec
 from penstock.broker import queue_options, shard_map
 from penstock.broker.lake_mark import Mark
 from penstock.broker.queue_options import QueueOptions
-from penstock.broker.shard_map import ShardMap, SplitEnqueue
+from penstock.broker.shard_map import ShardMap, SplitEnqueue, SplitWrite
 from penstock.enqueue import subscription
 from penstock.enqueue.subscription import Subscription
 from penstock.errors import Refused
 from penstock.rules.rule import Rule
 from penstock.schedules.schedule import Schedule
 
-Record = Rule | Schedule | Mark | Subscription | QueueOptions | ShardMap | SplitEnqueue
+Record = Rule | Schedule | Mark | Subscription | QueueOptions | ShardMap | SplitEnqueue | SplitWrite
 R = TypeVar("R", bound=Record)
 
 
@@ -84,6 +84,14 @@ PLAIN_KINDS = (
         attrgetter("id"),
         shard_map.check_split,
         shard_map.replaced_split,
+        None,
+    ),
+    PlainKind(
+        SplitWrite,
+        "split_write",
+        attrgetter("id"),
+        shard_map.check_split_write,
+        shard_map.replaced_write,
         None,
     ),
 )

@@ -1,4 +1,4 @@
-"""Which shard has which bucket, and enqueues over several shards: what shards keep as records.
+"""Which shard has which bucket, and what goes to several shards at once: records of shards.
 
 A shard is a store that is one of several used as one. Each keeps the whole map, under its own
 name: so that a store is never taken for another, and is not used by itself.
@@ -7,7 +7,7 @@ name: so that a store is never taken for another, and is not used by itself.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 
@@ -110,5 +110,29 @@ def check_split(given: SplitEnqueue) -> None:
 
 def replaced_split(before: SplitEnqueue | None, given: SplitEnqueue, now: float) -> SplitEnqueue:
     """The first stands: the id is a digest of the jobs."""
+    del now
+    return before or given
+
+
+class SplitWrite(msgspec.Struct, frozen=True, kw_only=True):
+    """A write of Spark's whose parts are staged on several shards, and which was committed.
+
+    All of it is accepted once a shard has this; whoever finds it commits the parts of each shard.
+    """
+
+    id: str  # a digest of the write's name
+    at: float
+    write: str
+    parts: Mapping[str, Mapping[str, int]]  # shard -> part -> how many jobs it has there
+    token: str = ""
+    epoch: tuple[str, int] | None = None
+
+
+def check_split_write(given: SplitWrite) -> None:
+    """Nothing can be wrong with one: its parts were counted before it was made."""
+
+
+def replaced_write(before: SplitWrite | None, given: SplitWrite, now: float) -> SplitWrite:
+    """The first stands: a write is committed once."""
     del now
     return before or given

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # limits across buckets: a limit of a queue or a task counts over the whole store; without it only
 #     limits per key are taken.
 # bulk: the verbs of `Bulk` but `get_many`, and marks of lakes: what Spark and its pipelines need.
+# one place: the positions that `history` shows are those of scans, marks and `reach`; without it
+#     a scan shows those of the place that a row is in, and marks are put on each place by itself.
 # scan as one look: all rows of a slice are as they were at one moment.
 # roles: the database itself decides who may block.
 Capability = Literal[
@@ -32,12 +34,16 @@ Capability = Literal[
     "order across buckets",
     "limits across buckets",
     "bulk",
+    "one place",
     "scan as one look",
     "roles",
 ]
 # Of every store that keeps all jobs in one place and reads them in one transaction.
 ONE_PLACE: frozenset[Capability] = frozenset(
-    {"order across buckets", "limits across buckets", "bulk", "scan as one look"}
+    {
+        *("order across buckets", "limits across buckets"),
+        *("bulk", "one place", "scan as one look"),
+    }
 )
 
 

@@ -269,8 +269,8 @@ def _records(broker: Broker, call: _Records) -> list[KeptRecord]:
     return [to_record(record) for record in broker.records(kind_named(call.kind))]
 
 
-def _stage(broker: Broker, call: _Stage) -> None:
-    broker.stage(call.write, call.part, from_pieces(call.jobs))
+def _stage(broker: Broker, call: _Stage) -> int:
+    return broker.stage(call.write, call.part, from_pieces(call.jobs))
 
 
 def _digest_key(broker: Broker, _: _None) -> bytes:
@@ -316,7 +316,7 @@ VERBS: Mapping[str, Verb] = {
     "outputs": Verb(_Outputs, list[JobOutput], _plain("outputs")),
     "records": Verb(_Records, list[KeptRecord], _records),
     "workers": Verb(_None, list[WorkerRow], _plain("workers")),
-    "stage": Verb(_Stage, None, _stage),
+    "stage": Verb(_Stage, int, _stage),
     "commit_write": Verb(_CommitWrite, Committed, _plain("commit_write")),
     "discard": Verb(_Discard, None, _plain("discard")),
     "get_many": Verb(_GetMany, dict[str, AnyJob], _plain("get_many")),

@@ -99,7 +99,7 @@ def connect_store(spark: Any) -> str:
 
     def store_there(_: Iterator[Any]) -> Iterator[str]:
         from penstock.spark.session_store import named_store, opened_store
-        from penstock.spark.source.readers import store_id
+        from penstock.spark.source.shards import store_id
 
         with opened_store(named_store(profile).url) as broker:
             yield store_id(broker)

@@ -98,12 +98,6 @@ def test_where_one_shard_has_all_buckets_a_limit_is_taken(clock, stores):
     assert len(broker.records(Rule)) == 1
 
 
-@pytest.mark.parametrize("verb", ["stage", "commit_write", "discard", "reach", "slices", "scan"])
-def test_what_spark_needs_is_refused(broker, verb):
-    with pytest.raises(Refused, match="Spark's sink, source and pipelines need a store of their"):
-        getattr(broker, verb)("write", {})
-
-
 def test_a_schedule_is_where_its_jobs_are(broker, stores):
     one, other = key_in(broker, "a"), key_in(broker, "b")
     broker.put(a_schedule(one))

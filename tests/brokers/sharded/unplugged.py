@@ -20,6 +20,7 @@ IN_A, IN_B = 0, 1023  # buckets of the first shard and of the last
 VERBS = (
     *("enqueue", "claim", "settle", "renew", "recover", "prune", "gauge", "get", "count"),
     *("history", "act", "signal", "put", "clear", "records", "find", "workers", "audit"),
+    *("stage", "commit_write", "discard", "reach", "slices"),
 )
 
 

@@ -33,9 +33,11 @@ class MemoryStaging:
             check_job(job)
         return offered
 
-    def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
+    def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> int:
         check_stage(write, part)
         with self._lock:
+            if not jobs:
+                return len(self._staged(write).get(part, ()))
             now = self.clock.now()
             offered = self._check(jobs, now)
             parts = self._store.staged.get(write, {})
@@ -43,6 +45,7 @@ class MemoryStaging:
             held = before | {job.id: job for job in offered if job.id not in before}
             self._store.staged[write] = {**parts, part: held}
             self._store.staged_at[write] = now
+            return 0
 
     def commit_write(
         self, write: str, parts: Mapping[str, int], token: str = "", epoch: Epoch | None = None

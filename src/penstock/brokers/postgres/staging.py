@@ -64,8 +64,11 @@ class PostgresStaging:
         self.clock = store.clock
         self._intake = intake
 
-    def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
+    def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> int:
         check_stage(write, part)
+        if not jobs:
+            with self.store.reading() as db:
+                return _staged(db, write).get(part, 0)
         new_jobs, now = self._intake.pack(jobs, None)
         self._intake.put_lanes(new_jobs)
         staged_in = {"write": write, "part": part, "now": now}
@@ -79,6 +82,7 @@ class PostgresStaging:
         if len(apart) < len(rows):
             for page in _pages(rows, {job.id for job in apart}):
                 self._stage_jobs(staged_in, page)
+        return 0
 
     @retried
     def _stage(
@@ -193,8 +197,7 @@ class PostgresStaging:
                     # First of all: this waits for whoever commits the same write at this moment.
                     parameters = {**named, "jobs": committed.jobs, "now": now}
                     if db.execute(sql.publish, parameters).rowcount:
-                        staged = db.execute(sql.staged, {"write": write}).fetchall()
-                        check_staged(write, parts, {row["part"]: row["jobs"] for row in staged})
+                        check_staged(write, parts, _staged(db, write))
                         oldest = now - self.store.traits.retention
                         published = (write, list(parts), oldest, now)
                         db.execute(sql.publish_parts, published)
@@ -232,6 +235,12 @@ class PostgresStaging:
             self.store.transaction(connection, durable=False) as db,
         ):
             db.execute(sql.discard, (write,))
+
+
+def _staged(db: PostgresDb, write: str) -> dict[str, int]:
+    """How many jobs each part of a write has."""
+    rows = db.execute(sql.staged, {"write": write}).fetchall()
+    return {row["part"]: row["jobs"] for row in rows}
 
 
 def _copy_rows(firsts: Sequence[bytes], lengths: Sequence[bytes], bodies: Sequence[bytes]) -> bytes:

@@ -24,14 +24,17 @@ class RedisStaging(MemoryBroker):
 
     stored: RedisStore
 
-    def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
+    def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> int:
         check_stage(write, part)
+        if not jobs:
+            return self.stored.change.look("HLEN", _part_key(write, part))
         change, now, key = self.stored.change, self.clock.now(), _part_key(write, part)
         change.adds = True
         for job in self._check(jobs, now):
             change.write("HSETNX", key, id_bytes(job.id), row_of(job))
         change.write("SADD", _write_key(write), part)
         self.stored.staged_at[write] = now
+        return 0
 
     def discard(self, write: str) -> None:
         check_stage(write)

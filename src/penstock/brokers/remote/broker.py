@@ -332,8 +332,8 @@ class RemoteBroker:
 
     # Bulk
 
-    def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
-        self._call("stage", write=write, part=part, jobs=wire.to_pieces(jobs))
+    def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> int:
+        return self._call("stage", write=write, part=part, jobs=wire.to_pieces(jobs))
 
     def commit_write(
         self, write: str, parts: Mapping[str, int], token: str = "", epoch: Epoch | None = None

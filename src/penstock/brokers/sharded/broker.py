@@ -12,18 +12,22 @@ from typing import Any
 from penstock.app.clock import AnyClock
 from penstock.broker.checks import check_action
 from penstock.broker.protocol import Broker
-from penstock.broker.traits import Traits
+from penstock.broker.traits import Capability, Traits
 from penstock.broker.values import Action
-from penstock.brokers.sharded.bulk import no_bulk
+from penstock.brokers.sharded.bulk import ShardedScans
 from penstock.brokers.sharded.claiming import ShardedClaims
 from penstock.brokers.sharded.enqueuing import ShardedIntake
 from penstock.brokers.sharded.looks import ShardedLooks
 from penstock.brokers.sharded.misplaced import Misplaced
 from penstock.brokers.sharded.records import ShardedRecords
 from penstock.brokers.sharded.shards import AWAY, Shards
+from penstock.brokers.sharded.staging import ShardedStaging
 from penstock.brokers.sharded.waiting import ShardedWaiting
 from penstock.errors import StoreUnreachable
 from penstock.rules.rule import Rule
+
+# What shards can do as far as each of them can.
+_OVER_SHARDS: frozenset[Capability] = frozenset({"bulk", "scan as one look"})
 
 
 class ShardedBroker:
@@ -41,6 +45,9 @@ class ShardedBroker:
         claims = ShardedClaims(shards, misplaced)
         self.traits = Traits(
             name=f"the shards {', '.join(shards.named)}",
+            capabilities=_OVER_SHARDS.intersection(
+                *(broker.traits.capabilities for broker in opened)
+            ),
             apart=any(broker.traits.apart for broker in opened),
             retention=min(broker.traits.retention for broker in opened),
             poll_seconds=self._poll_seconds,
@@ -54,6 +61,8 @@ class ShardedBroker:
         for shard in shards.all:
             shard.traits, shard.monotonic = self.traits, self.clock.monotonic
         self._intake = intake = ShardedIntake(shards, misplaced, self.traits, self.clock.now)
+        self._staging = staging = ShardedStaging(shards, misplaced, self.clock.now)
+        scans = ShardedScans(shards)
         self._recover = claims.recover
 
         # Core
@@ -84,13 +93,13 @@ class ShardedBroker:
         self.records = records.records
         self.workers = looks.workers
 
-        # Bulk: the capability is not declared
-        self.stage = no_bulk
-        self.commit_write = no_bulk
-        self.discard = no_bulk
-        self.reach = no_bulk
-        self.slices = no_bulk
-        self.scan = no_bulk
+        # Bulk
+        self.stage = staging.stage
+        self.commit_write = staging.commit_write
+        self.discard = staging.discard
+        self.reach = scans.reach
+        self.slices = scans.slices
+        self.scan = scans.scan
 
     def recover(
         self,
@@ -100,9 +109,11 @@ class ShardedBroker:
     ) -> int:
         if dead is None:
             self._intake.finish()
+            self._staging.finish()
         return self._recover(by, dead, started)
 
     def prune(self, before: float) -> int:
+        self._staging.finish()  # what nobody commits for a day is forgotten
         return sum(self.shards.reached(lambda store: store.prune(before)).values())
 
     def gauge(self) -> int:

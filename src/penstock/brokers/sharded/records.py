@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from penstock.broker.lake_mark import Mark
 from penstock.broker.protocol import Broker
 from penstock.broker.records import PLAIN_KINDS, Record
-from penstock.broker.shard_map import ShardMap, SplitEnqueue
-from penstock.brokers.sharded.bulk import no_bulk
+from penstock.broker.shard_map import ShardMap, SplitEnqueue, SplitWrite
+from penstock.brokers.sharded.marks import marks_as_one
 from penstock.brokers.sharded.shards import AWAY, Shard, Shards
 from penstock.enqueue.ids import bucket_for, bucket_of
 from penstock.errors import Refused
@@ -22,6 +22,8 @@ from penstock.rules.rule import Rule, RuleKind, check_rule
 from penstock.schedules.schedule import Decision, Schedule, bucket_text
 
 R = TypeVar("R", bound=Record)
+
+_BY_ITSELF = (ShardMap, SplitEnqueue, SplitWrite)
 
 
 class ShardedRecords:
@@ -34,20 +36,18 @@ class ShardedRecords:
 
     def put(self, record: R, author: str = "", reason: str = "") -> R:
         kept: Any
-        if isinstance(record, Mark):
-            no_bulk()
-        elif isinstance(record, Schedule):
+        if isinstance(record, Schedule):
             kept = self._put_schedule(record, author, reason)
         elif isinstance(record, Rule):
             kept = self._put_rule(record, author, reason)
-        elif isinstance(record, (ShardMap, SplitEnqueue)):
+        elif isinstance(record, (Mark, *_BY_ITSELF)):
             raise Refused(f"a {type(record).__name__} is put on each shard by itself")
         else:
             kept = self._put_on_all(record, author, reason)
         return kept
 
     def clear(self, kind: type[Record], record_id: str, author: str = "", reason: str = "") -> bool:
-        if kind in {ShardMap, SplitEnqueue}:
+        if kind in _BY_ITSELF:
             raise Refused(f"a {kind.__name__} is cleared on each shard by itself")
         self._ask_all()
         cleared = self._shards.every(lambda shard: shard.clear(kind, record_id, author, reason))
@@ -57,7 +57,10 @@ class ShardedRecords:
         found: Any
         if kind is ShardMap:
             return [self._shards.map]  # pyright: ignore[reportReturnType]
-        if kind not in {Schedule, SplitEnqueue}:  # all shards have them
+        if kind is Mark:
+            marks = self._shards.reached(lambda shard: shard.records(Mark))
+            return marks_as_one(marks, self._shards.named)  # pyright: ignore[reportReturnType]
+        if kind not in {Schedule, SplitEnqueue, SplitWrite}:  # all shards have them
             found = self._shards.first(lambda shard: shard.records(kind))
         else:
             each = self._shards.reached(lambda shard: shard.records(kind))

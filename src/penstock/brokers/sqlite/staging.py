@@ -33,8 +33,11 @@ class SqliteStaging:
         self.clock = store.clock
         self._intake = intake
 
-    def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> None:
+    def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> int:
         check_stage(write, part)
+        if not jobs:
+            with self.store.reading() as db:
+                return _staged(db, write).get(part, 0)
         parcels, singles = packed(jobs)
         # Not durable: rows lost in a power cut are missed by the commit of the write, which is.
         with self.store.writing(durable=False) as db:
@@ -44,6 +47,7 @@ class SqliteStaging:
             rows = [*_packed_rows(parcels, lanes), *_single_rows(singles, lanes)]
             place = {"write": write, "part": part, "now": now}
             db.executemany(sql.stage, [{**place, **row} for row in rows])
+        return 0
 
     def commit_write(
         self, write: str, parts: Mapping[str, int], token: str = "", epoch: Epoch | None = None
@@ -57,8 +61,7 @@ class SqliteStaging:
             parameters = {"write": stream, "token": token, "epoch": number}
             parameters |= {"jobs": jobs, "now": change.now}
             if db.execute(sql.publish, parameters).rowcount:
-                staged = {row["part"]: row["jobs"] for row in db.execute(sql.staged, (write,))}
-                check_staged(write, parts, staged)
+                check_staged(write, parts, _staged(db, write))
                 left_out = [
                     job for part in parts for job in self._publish_part(change, write, part)
                 ]
@@ -101,6 +104,11 @@ class SqliteStaging:
         check_stage(write)
         with self.store.writing(durable=False) as db:
             db.execute(sql.discard, (write,))
+
+
+def _staged(db: Db, write: str) -> dict[str, int]:
+    """How many jobs each part of a write has."""
+    return {row["part"]: row["jobs"] for row in db.execute(sql.staged, (write,))}
 
 
 def _packed_rows(parcels: Sequence[Parcel], lanes: Mapping[Lane, int]) -> Iterator[dict[str, Any]]:

@@ -18,11 +18,14 @@ from penstock.app.locate import load_app
 from penstock.broker.position import BEGINNING, Position
 from penstock.broker.protocol import Broker
 from penstock.broker.slice import HISTORY, Selection, Slice
+from penstock.brokers.sharded import ShardedBroker
+from penstock.brokers.sharded.bulk import of_shard
 from penstock.errors import Refused
 from penstock.flows.flow import member_of
 from penstock.spark.one_sentence import without_traceback
 from penstock.spark.session_store import named_store, opened_store
 from penstock.spark.source.options import FILTERS, row_filter
+from penstock.spark.source.shards import ONLY, store_id, stores_in
 from penstock.spark.source.table_batches import TableBatches
 from penstock.spark.source.tables import arrow_schema, columns_of, table_named
 
@@ -39,12 +42,13 @@ _BODY_COLUMNS = frozenset({"arguments", "headers", "flow", "node", "result"})
 
 
 class SlicePartition(InputPartition):
-    """An input partition: a slice, and the id of its store."""
+    """An input partition: a slice, the id of its store, and the name of that among shards."""
 
-    def __init__(self, store: str, part: Slice) -> None:
+    def __init__(self, store: str, part: Slice, shard: str = ONLY) -> None:
         super().__init__(None)
         self.store = store
         self.part = part
+        self.shard = shard
 
 
 class SliceReader:
@@ -88,22 +92,30 @@ class SliceReader:
         schema = arrow_schema(", ".join(columns))
         batches = TableBatches(table, partition.store, schema)
         with without_traceback(), self._open_store() as broker:
-            for stored in broker.scan(partition.part):
+            store = stores_in(broker).get(partition.shard)
+            if store is None:
+                raise Refused(f"this process knows no shard {partition.shard!r} of the store")
+            for stored in store.scan(partition.part):
                 rows = _of_flow(self._filter.apply(stored), partition.part.selection)
                 yield batches.convert(rows)
 
     def parts(
-        self, broker: Broker, after: Position, until: Position | None
+        self, broker: Broker, after: Position, until: Position | None, shard: str = ONLY
     ) -> list[SlicePartition]:
-        """The input partitions between two positions: about as many as the option `slices`."""
+        """The input partitions between two positions: about as many as the option `slices`.
+
+        `shard` is the name of the broker, where it is one of the shards that executors will open.
+        """
         selection, at_most = self._selection, self._slices
         if selection.table in HISTORY:
             many = broker.reach(_ATTEMPTS, after, FEW_ROWS, patience=0, until=until).full
             at_most = at_most if many else 1
-        store = store_id(broker)
-        return [
-            SlicePartition(store, part) for part in broker.slices(selection, after, until, at_most)
-        ]
+        parts = broker.slices(selection, after, until, at_most)
+        if not isinstance(broker, ShardedBroker):
+            store = store_id(broker)
+            return [SlicePartition(store, part, shard) for part in parts]
+        ids = {name: store_id(store) for name, store in stores_in(broker).items()}
+        return [SlicePartition(ids[name], part, name) for name, part in map(of_shard, parts)]
 
 
 class TableReader(SliceReader, DataSourceReader):
@@ -124,11 +136,6 @@ class TableReader(SliceReader, DataSourceReader):
             if self._selection.table in HISTORY:
                 until = broker.reach(self._selection, self._after, until=until).position
             return self.parts(broker, self._after, until)
-
-
-def store_id(broker: Broker, after: Position = BEGINNING) -> str:
-    """The store's id; refused if the store has not reached this position."""
-    return broker.reach(_ATTEMPTS, after, at_most=1, patience=0).store
 
 
 def _of_flow(stored: Any, selection: Selection) -> Any:

@@ -22,7 +22,8 @@ from penstock.broker.protocol import Broker
 from penstock.broker.slice import HISTORY
 from penstock.errors import Refused
 from penstock.spark.one_sentence import without_traceback
-from penstock.spark.source.readers import SlicePartition, SliceReader, store_id, whole_number
+from penstock.spark.source.readers import SlicePartition, SliceReader, whole_number
+from penstock.spark.source.shards import store_id
 
 ROWS_PER_TRIGGER = 1_000_000
 Offset = dict[str, Position]  # the store's id -> the position up to which it was read

@@ -32,6 +32,7 @@ from penstock.spark.pipelines.lake.marks import LakeGap, mark_name, number_of_ma
 from penstock.spark.pipelines.lake.raw_tables import RAW, RawTable, create_raw_tables
 from penstock.spark.session_store import opened_store, store_of
 from penstock.spark.source.readers import TableReader
+from penstock.spark.source.shards import ONLY, store_id, stores_in
 from penstock.spark.source.tables import TABLES, TIMES
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def export(
     read_url: str | None = None,
     connections: int | None = None,
 ) -> Exported:
-    """Copy all history that the store has now, in batches of `rows_at_once`.
+    """Copy all history that the store has now, in batches of `rows_at_once`; of shards, of each.
 
     `on_progress` is called after each batch: the table, and its rows so far. The store keeps what
     the lake does not have for `hold` seconds beyond its retention; None: unchanged. History is read
@@ -69,19 +70,28 @@ def export(
     """
     create_raw_tables(lake)
     with ExitStack() as stack:
-        broker = stack.enter_context(opened_store(store_of(spark)))
+        stores = stores_in(stack.enter_context(opened_store(store_of(spark))))
         replica = None if read_url is None else stack.enter_context(opened_store(read_url))
-        store = broker.reach(Selection(table="attempts"), at_most=1).store
-        gaps = put_mark(broker, lake, store, hold)
-        source = _Source(replica or broker, read_url, connections)
-        run = _Run(spark, broker, source, lake, store, rows_at_once=rows_at_once)
+        replicas = {} if replica is None else stores_in(replica)
         taken: dict[str, int] = dict.fromkeys(RAW, 0)
-        # Attempts last: their mark says that every table is complete up to it.
-        for table in reversed(RAW):
-            for rows in run.copy(table):
-                taken[table] += rows
-                on_progress(table, taken[table])
-        gaps += put_mark(broker, lake, store)
+        gaps: list[LakeGap] = []
+        # The history of a shard is one of its own, with its own mark.
+        for shard, broker in stores.items():
+            store = store_id(broker)
+            gaps += put_mark(broker, lake, store, hold)
+            if replicas and shard not in replicas:
+                raise Refused(
+                    f"{mask(read_url or '')} has no replica of shard {shard!r}: --read-url names "
+                    "replicas of all shards, or is left out"
+                )
+            source = _Source(replicas.get(shard, broker), read_url, connections, shard)
+            run = _Run(spark, broker, source, lake, store, rows_at_once=rows_at_once)
+            # Attempts last: their mark says that every table is complete up to it.
+            for table in reversed(RAW):
+                for rows in run.copy(table):
+                    taken[table] += rows
+                    on_progress(table, taken[table])
+            gaps += put_mark(broker, lake, store)
     return Exported(taken=taken, gaps=gaps)
 
 
@@ -91,6 +101,7 @@ class _Source(NamedTuple):
     broker: Broker
     url: str | None  # of the replica
     connections: int | None
+    shard: str = ONLY  # its name, where it is one of several
 
 
 class _Run:
@@ -187,7 +198,7 @@ def copy_slice(
     elif (profile := profile_of(spark)) is not None:
         options["profile"] = profile
     reader = TableReader(options, types.StructType.fromDDL(TABLES[table]))
-    parts = reader.parts(source.broker, history.after, history.until)
+    parts = reader.parts(source.broker, history.after, history.until, source.shard)
 
     def copy(numbers: list[int]) -> Iterator[str]:
         for number in numbers:

@@ -17,6 +17,7 @@ from penstock.spark.pipelines.lake.raw_tables import RAW
 from penstock.spark.pipelines.rollups.attempts import ENDED, micros, rollup_attempts
 from penstock.spark.pipelines.rollups.days import rollup_days
 from penstock.spark.pipelines.rollups.tables import DAY, SCHEMAS
+from penstock.spark.source.shards import store_id, stores_in
 from penstock.spark.source.table_batches import TableBatches
 from penstock.spark.source.tables import TABLES, arrow_schema
 from penstock.spark.untyped_arrow import arrow, compute
@@ -100,22 +101,29 @@ def from_store(broker: Broker, lake: Lake) -> bool:
     attempts = lake.find("attempts")
     if attempts is not None and sum(attempts.rows_by_day().values()) >= SMALL:
         return False
-    store = broker.reach(_ATTEMPTS, at_most=1, patience=0).store
-    if any({file.lows["shard"], file.highs["shard"]} != {store} for file in files):
-        return False
-    first = min((file.lows["position"] for file in files), default=None)
+    stores = {store_id(store): store for store in stores_in(broker).values()}
+    firsts: dict[str, str] = {}
+    for file in files:
+        shard, first = file.lows["shard"], file.lows["position"]
+        if shard != file.highs["shard"] or shard not in stores:
+            return False
+        firsts[shard] = min(first, firsts.get(shard, first))
     # The store's last row up to the lake's first position is that very row, unless it was pruned.
-    return first is None or first == broker.reach(_ATTEMPTS, patience=0, until=first).position
+    return all(
+        first == stores[shard].reach(_ATTEMPTS, patience=0, until=first).position
+        for shard, first in firsts.items()
+    )
 
 
 def scan(broker: Broker, table: Table, state: tuple[str, ...] = ()) -> Iterator[Any]:
     """All rows of a table of the store, in batches."""
     selection = Selection(table=table, state=state, bodies=table == "attempts")
-    reach = broker.reach(_ATTEMPTS)
-    until = None if table == "jobs" else reach.position
-    batches = TableBatches(table, reach.store, arrow_schema(_columns(table)))
-    for part in broker.slices(selection, BEGINNING, until, 1):
-        yield from map(batches.convert, broker.scan(part))
+    for store in stores_in(broker).values():
+        reach = store.reach(_ATTEMPTS)
+        until = None if table == "jobs" else reach.position
+        batches = TableBatches(table, reach.store, arrow_schema(_columns(table)))
+        for part in store.slices(selection, BEGINNING, until, 1):
+            yield from map(batches.convert, store.scan(part))
 
 
 def open_now(broker: Broker) -> Any:

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.broker.filter import Filter
 from penstock.broker.values import UNNAMED, Epoch
-from penstock.enqueue.ids import Ids, derived_id, time_of
+from penstock.enqueue.ids import Ids, bucket_for, derived_id, in_bucket, time_of
 from penstock.errors import Refused
 from penstock.job import Lane, Parcel, State, Unique, succeeded
 from penstock.testing.conformance.factories import a_job, claim, ids_of, settle, some_jobs
@@ -22,6 +22,11 @@ DAY = 86400.0
 def a_parcel(clock, count: int = 5, **fields) -> Parcel:
     bodies = [b'{"args":{"n":%d}}' % number for number in range(count)]
     return Parcel(Ids(clock).first(), Lane("mail", "mail:send", **fields), bodies)
+
+
+def at_home(job_id: str, key: str) -> str:
+    """The id in the bucket of this key."""
+    return in_bucket(job_id, bucket_for(key))
 
 
 def test_published_parts_are_jobs_like_any_other(broker, clock):
@@ -158,9 +163,11 @@ def test_many_keyed_jobs_are_as_they_were_given(broker, clock):
             {"run_at": clock.now() + 3600 + number},
             {"tags": {"tenant": f"t{number}", "detached": "yes"}},
             {"search": {"to": f"n{number}"}, "at_most_once": True},
-            {"expires_at": clock.now() + 900, "unique": Unique(f"u{number}", "time", 60)},
         )
     ]
+    for number in range(20):
+        fields = {"expires_at": clock.now() + 900, "unique": Unique(f"u{number}", "time", 60)}
+        jobs.append(a_job(clock, id=at_home(Ids(clock).first(), f"u{number}"), key="k", **fields))
     broker.stage("write-1", "0/1", jobs)
 
     broker.commit_write("write-1", {"0/1": 100})
@@ -178,7 +185,7 @@ def test_many_keyed_jobs_are_as_they_were_given(broker, clock):
 
 
 def test_a_known_job_takes_no_unique_key(broker, clock):
-    job = a_job(clock, id=derived_id("import", "9"), unique=Unique("once"))
+    job = a_job(clock, id=at_home(derived_id("import", "9"), "once"), unique=Unique("once"))
     broker.enqueue([job])
     settle(broker, claim(broker)[0], succeeded())
     broker.stage("write-1", "0/1", [job])
@@ -214,7 +221,7 @@ def test_a_standing_unique_job_is_left_alone(broker, clock, apart):
     broker.enqueue([standing])
     ids = Ids(clock)
     late = [
-        a_job(clock, id=ids.first() if apart else ids.next(), unique=Unique(key))
+        a_job(clock, id=at_home(ids.first() if apart else ids.next(), key), unique=Unique(key))
         for key in ("welcome-ada", "bob", "bob")
     ]
     broker.stage("write-1", "0/1", late)

@@ -35,6 +35,7 @@ def test_a_position_that_is_not_of_this_history_is_refused(broker, clock):
             broker.reach(ATTEMPTS, **given)
 
 
+@pytest.mark.needs("one place")
 def test_it_reaches_to_the_last_row(broker, clock):
     broker.enqueue(some_jobs(clock, 5))
     end_all(broker, succeeded())
@@ -47,6 +48,7 @@ def test_it_reaches_to_the_last_row(broker, clock):
     assert reach.store == broker.reach(EVENTS).store != ""
 
 
+@pytest.mark.needs("one place")
 def test_no_more_than_so_many_rows_are_in_between(broker, clock):
     broker.enqueue(some_jobs(clock, 5))
     jobs = claim(broker, limit=5)
@@ -73,6 +75,7 @@ def test_it_says_whether_so_many_rows_are_there(broker, clock):
     assert not broker.reach(EVENTS, at_most=1).full
 
 
+@pytest.mark.needs("one place")
 def test_it_is_never_behind_where_it_is_to_end(broker, clock):
     """Who compares two positions is the store."""
     broker.enqueue(some_jobs(clock, 5))
@@ -96,6 +99,7 @@ def test_two_stores_have_two_names(broker):
     assert broker.reach(ATTEMPTS).store != MemoryBroker().reach(ATTEMPTS).store
 
 
+@pytest.mark.needs("one place")
 def test_a_reader_that_goes_by_it_misses_nothing_beside_many_writers(broker, clock):
     """I13: late committers are behind it."""
     broker.enqueue(some_jobs(clock, 200))

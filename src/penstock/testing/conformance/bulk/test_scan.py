@@ -69,6 +69,7 @@ def some_history(broker: Any, clock: Any) -> None:
     ("table", "kinds"),
     [("attempts", {"attempt"}), ("events", {"progress", "cancel"}), ("gauges", {"gauge"})],
 )
+@pytest.mark.needs("one place")
 def test_every_column_of_the_history_is_as_history_shows_it(broker, clock, table, kinds):
     some_history(broker, clock)
     rows = scanned(broker, table)
@@ -80,6 +81,7 @@ def test_every_column_of_the_history_is_as_history_shows_it(broker, clock, table
         assert row == {name: in_rows(getattr(event, name)) for name in row}
 
 
+@pytest.mark.needs("order across buckets")
 def test_every_column_of_a_job_is_as_get_shows_it(broker, clock):
     some_history(broker, clock)
     broker.enqueue(some_jobs(clock, 4))
@@ -94,6 +96,7 @@ def test_every_column_of_a_job_is_as_get_shows_it(broker, clock):
         assert row == {name: in_rows(getattr(job, name)) for name in row}
 
 
+@pytest.mark.needs("order across buckets")
 def test_results_are_the_jobs_that_ended(broker, clock):
     some_history(broker, clock)
     ended = {"succeeded", "failed", "cancelled"}
@@ -116,6 +119,7 @@ def test_results_are_the_jobs_that_ended(broker, clock):
     ],
 )
 @pytest.mark.parametrize("table", ["attempts", "jobs", "results"])
+@pytest.mark.needs("order across buckets")
 def test_a_narrower_selection_gives_what_fits(broker, clock, table, wanted):
     """Filters are the store's to apply: the same rows as all of them, looked through."""
     some_history(broker, clock)
@@ -130,6 +134,7 @@ def test_a_narrower_selection_gives_what_fits(broker, clock, table, wanted):
     }
 
 
+@pytest.mark.needs("one place")
 def test_a_span_of_time_gives_what_happened_in_it(broker, clock):
     some_history(broker, clock)
     attempts = [row for row in broker.history() if row.kind == "attempt"]
@@ -141,6 +146,7 @@ def test_a_span_of_time_gives_what_happened_in_it(broker, clock):
 
 
 @pytest.mark.parametrize("table", ["attempts", "events", "jobs"])
+@pytest.mark.needs("order across buckets")
 def test_without_bodies_all_else_is_the_same(broker, clock, table):
     """Whoever wants times and counts need not carry what jobs carried."""
     some_history(broker, clock)
@@ -176,7 +182,7 @@ def test_a_row_may_be_wide(broker, clock):
     assert [row["result"] for row in scanned(broker, "attempts")] == [wide.decode()] * 2
 
 
-@pytest.mark.needs("scan as one look")
+@pytest.mark.needs("scan as one look", "one place")
 def test_all_rows_of_a_slice_are_as_they_were_at_one_moment(broker, clock):
     lane, ids = Lane("default", "mail:send"), Ids(clock)
     parcels = [Parcel(ids.first(), lane, [b'{"args":{}}'] * 128) for _ in range(ROWS // 128 + 1)]
@@ -193,6 +199,7 @@ def test_all_rows_of_a_slice_are_as_they_were_at_one_moment(broker, clock):
     assert {row["state"] for row in rows} == {"ready"}
 
 
+@pytest.mark.needs("one place")
 def test_whoever_stops_half_way_leaves_the_store_as_it_was(broker, clock):
     broker.enqueue(some_jobs(clock, 50))
     broker.settle([(job, succeeded()) for job in claim(broker, limit=50)])

@@ -27,6 +27,7 @@ def rows_of(broker: Any, selection: Selection, column: str, **cut: Any) -> list[
 
 @pytest.mark.parametrize("count", [0, 1, 2, 300])
 @pytest.mark.parametrize("at_most", [1, 4])
+@pytest.mark.needs("one place")
 def test_slices_of_the_history_add_up_to_the_whole(broker, clock, count, at_most):
     broker.enqueue(some_jobs(clock, count))
     end_all(broker, succeeded(), limit=1000)
@@ -39,6 +40,7 @@ def test_slices_of_the_history_add_up_to_the_whole(broker, clock, count, at_most
     ]
 
 
+@pytest.mark.needs("one place")
 def test_they_are_about_equal(broker, clock):
     for _ in range(40):
         broker.enqueue(some_jobs(clock, 10))
@@ -49,6 +51,7 @@ def test_they_are_about_equal(broker, clock):
     assert [len(part) for part in parts] == [100] * 4
 
 
+@pytest.mark.needs("one place")
 def test_of_a_span_there_is_nothing_beyond(broker, clock):
     broker.enqueue(some_jobs(clock, 20))
     for job in claim(broker, limit=20):
@@ -63,6 +66,7 @@ def test_of_a_span_there_is_nothing_beyond(broker, clock):
 
 
 @pytest.mark.parametrize("table", ["attempts", "jobs"])
+@pytest.mark.needs("one place")
 def test_ends_that_this_store_did_not_make_are_refused(broker, clock, table):
     broker.enqueue(some_jobs(clock, 2))
     [part] = broker.slices(Selection(table=table))

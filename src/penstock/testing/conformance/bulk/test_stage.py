@@ -76,6 +76,18 @@ def test_a_part_may_come_in_many_calls(broker, clock):
     assert broker.commit_write("write-1", {"0/1": 6}).jobs == 6
 
 
+def test_without_jobs_it_says_how_many_a_part_has(broker, clock):
+    parcel = Parcel(Ids(clock).first(), Lane("mail", "mail:send"), [b"{}"] * 4)
+    assert broker.stage("write-1", "0/1", []) == 0
+    for _ in range(2):
+        assert broker.stage("write-1", "0/1", [parcel, *some_jobs(clock, 3, key="k")]) == 0
+
+    assert broker.stage("write-1", "0/1", []) == 10
+    assert broker.stage("write-1", "1/1", []) == 0
+    assert broker.commit_write("write-1", {"0/1": 10}).jobs == 10
+    assert broker.stage("write-1", "0/1", []) == 0
+
+
 def test_what_nobody_publishes_is_forgotten_after_a_day(broker, clock):
     """A zombie that stages after its write was published leaves nothing behind for ever."""
     broker.commit_write("write-1", {})
@@ -91,6 +103,7 @@ def test_what_nobody_publishes_is_forgotten_after_a_day(broker, clock):
     assert claim(broker, 5) == []
 
 
+@pytest.mark.needs("one place")
 def test_a_write_that_goes_on_for_days_keeps_its_first_part(broker, clock):
     broker.stage("write-1", "0/1", some_jobs(clock, 2))
     clock.advance(hours=20)

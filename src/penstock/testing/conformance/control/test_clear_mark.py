@@ -11,7 +11,7 @@ from penstock.broker.position import BEGINNING
 from penstock.job import succeeded
 from penstock.testing.conformance.factories import begun, enqueue_and_claim, settle
 
-pytestmark = pytest.mark.needs("bulk")
+pytestmark = pytest.mark.needs("bulk", "one place")
 
 DAY = 86400
 

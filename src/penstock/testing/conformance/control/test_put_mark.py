@@ -24,7 +24,7 @@ from penstock.testing.conformance.factories import (
     some_jobs,
 )
 
-pytestmark = pytest.mark.needs("bulk")
+pytestmark = pytest.mark.needs("bulk", "one place")
 
 DAY = 86400
 LAKE = "8d5a4a1e-0000-4000-8000-000000000001"

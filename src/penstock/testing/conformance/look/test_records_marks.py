@@ -6,7 +6,7 @@ import pytest
 
 from penstock.broker.lake_mark import Mark
 
-pytestmark = pytest.mark.needs("bulk")
+pytestmark = pytest.mark.needs("bulk", "one place")
 
 
 def test_there_is_none_at_first(broker):
