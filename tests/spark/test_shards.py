@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from penstock.broker.values import Wanted
 from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.brokers.sharded import ShardedBroker
+from penstock.errors import Refused
 from penstock.job import Job, succeeded
 from penstock.spark.pipelines.lake.lake import Lake
 from penstock.spark.pipelines.report.rollup_source import StoreRollups, from_store
@@ -25,16 +27,24 @@ SHOWN = ("shard", "position", "job", "state")
 
 
 @pytest.fixture
-def store(sqlite_shards: str) -> Iterator[ShardedBroker]:
-    broker = open_broker(sqlite_shards)
+def url(tmp_path: Path) -> str:
+    """Two files as shards; not copies of one, which would have its id."""
+    file = tmp_path / "shards.toml"
+    file.write_text('[shards]\na = "sqlite:///a.db"\nb = "sqlite:///b.db"\n')
+    return f"shards:///{file}"
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[ShardedBroker]:
+    broker = open_broker(url)
     assert isinstance(broker, ShardedBroker)
     yield broker
     broker.close()
 
 
 @pytest.fixture
-def spark(shared_spark: Any, sqlite_shards: str) -> Any:
-    return penstock.spark.attach(shared_spark, url=sqlite_shards)
+def spark(shared_spark: Any, url: str) -> Any:
+    return penstock.spark.attach(shared_spark, url=url)
 
 
 def ended(store: ShardedBroker, jobs: int) -> list[Job[Any]]:
@@ -64,28 +74,28 @@ def of_shards(store: ShardedBroker) -> list[tuple[Any, ...]]:
 
 
 def test_rows_with_ids_go_to_all_shards_once_however_often_they_are_written(
-    spark: Any, store: ShardedBroker, sqlite_shards: str
+    spark: Any, store: ShardedBroker, url: str
 ) -> None:
     frame = spark.range(0, 60, 1, 3).selectExpr("id", "cast(id as int) as number", "'t' as text")
 
     for _ in range(2):
         write(frame, id_column="id", write="load")
 
-    assert numbers_in(sqlite_shards) == dict.fromkeys(range(60), 1)
+    assert numbers_in(url) == dict.fromkeys(range(60), 1)
     ready = {name: each.count()[0].ready for name, each in stores_in(store).items()}
     assert sum(ready.values()) == 60
     assert min(ready.values()) > 10
 
 
 def test_rows_without_a_key_go_to_a_shard_by_partition(
-    spark: Any, store: ShardedBroker, sqlite_shards: str
+    spark: Any, store: ShardedBroker, url: str
 ) -> None:
     frame = spark.range(0, 600, 1, 8).selectExpr("cast(id as int) as number", "'t' as text")
 
     write(frame, write="load")
     write(frame, write="load")
 
-    assert numbers_in(sqlite_shards) == dict.fromkeys(range(600), 1)
+    assert numbers_in(url) == dict.fromkeys(range(600), 1)
 
 
 def test_the_histories_are_read_with_their_shards_and_a_lake_has_a_mark_on_each(
@@ -140,3 +150,13 @@ def test_a_report_adds_up_the_shards(spark: Any, store: ShardedBroker, tmp_path:
     assert sum(row["ready"] for row in StoreRollups(store).open_jobs()) == 10
     stores_in(store)["b"].prune(2e10)
     assert not from_store(store, lake)
+
+
+def test_shards_that_are_copies_of_one_file_are_not_exported(
+    shared_spark: Any, sqlite_shards: str, tmp_path: Path
+) -> None:
+    open_broker(sqlite_shards).close()  # makes the map
+    spark = penstock.spark.attach(shared_spark, url=sqlite_shards)
+
+    with pytest.raises(Refused, match="shards 'a' and 'b' have one id"):
+        exported(spark, Lake(tmp_path / "lake"))

@@ -8,7 +8,7 @@ that finds another at work begins its batch again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -75,6 +75,7 @@ def export(
         replicas = {} if replica is None else stores_in(replica)
         taken: dict[str, int] = dict.fromkeys(RAW, 0)
         gaps: list[LakeGap] = []
+        _check_ids(stores)
         # The history of a shard is one of its own, with its own mark.
         for shard, broker in stores.items():
             store = store_id(broker)
@@ -93,6 +94,18 @@ def export(
                     on_progress(table, taken[table])
             gaps += put_mark(broker, lake, store)
     return Exported(taken=taken, gaps=gaps)
+
+
+def _check_ids(stores: Mapping[str, Broker]) -> None:
+    """Refuse two shards with one id: the rows of one would be taken for those of the other."""
+    known: dict[str, str] = {}
+    for shard, broker in stores.items():
+        other = known.setdefault(store_id(broker), shard)
+        if other != shard:
+            raise Refused(
+                f"the stores of shards {other!r} and {shard!r} have one id, as the file or database"
+                " of one was made as a copy of the other: a lake cannot tell their rows apart"
+            )
 
 
 class _Source(NamedTuple):
