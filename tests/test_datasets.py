@@ -397,6 +397,16 @@ def declared(folder: Path, function: Any = None, **options: Any) -> Any:
     )
 
 
+@pytest.mark.parametrize("inputs", [lambda rides: [rides], lambda rides: [rides.past(7)]])
+def test_without_a_zone_a_dataset_has_that_of_its_first_input(tmp_path, inputs):
+    rides = declared(tmp_path, zone="Europe/Paris")
+
+    @rides.app.dataset(partition="week", table="lake/weeks", inputs=inputs(rides))
+    def weeks(spark: Any, interval: Interval, found: Any) -> Any: ...
+
+    assert weeks.partitions.zone == "Europe/Paris"
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -26,6 +26,7 @@ from penstock.job import State
 from penstock.testing.clock import Clock
 from penstock.web.access import Role
 from tests.web.believable import Shop, fill
+from tests.web.believable_datasets import traffic
 from tests.web.conftest import Web, served
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -74,6 +75,15 @@ def pages(broker: SqliteBroker) -> dict[str, str]:
     }
 
 
+DATASET_PAGES = {
+    "datasets": "/datasets",
+    "dataset": "/datasets/one?name=probes",
+    "dataset-partition": "/datasets/partition?name=conflated&partition=2026-02-01",
+    "dataset-failed": "/datasets/partition?name=probes&partition=2026-02-17",
+    "dataset-run": "/datasets/run?name=congestion&since=2026-01&until=2026-02",
+}
+
+
 def main(folder: Path, shapes: list[str], wanted: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
@@ -96,6 +106,15 @@ def main(folder: Path, shapes: list[str], wanted: list[str]) -> None:
                 over.set()
                 works.join()
         broker.close()
+        of_datasets = {
+            name: path for name, path in DATASET_PAGES.items() if not wanted or name in wanted
+        }
+        if of_datasets:
+            lake = Path(tempfile.gettempdir(), "lake")  # a name that a picture may show
+            lake.mkdir()
+            with traffic(lake) as app, served(app, where="sqlite:///traffic.db") as web:
+                _take(web, of_datasets, folder, shapes)
+            shutil.rmtree(lake)
 
 
 def _work(shop: Shop, over: threading.Event) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from penstock.app.app import App
     from penstock.spark.datasets.pipeline import Pipeline, Standing
     from penstock.task.dataset import AskedPartitions
-    from penstock.task.dataset_graph import Partition
 
 _ROWS = 20  # of a dataset that are listed one by one
 
@@ -60,20 +59,21 @@ def open_pipeline(store: Store) -> Generator[Pipeline]:
 def print_plan(store: Store, names: Sequence[str], options: RunOptions, *, json: bool) -> None:
     """Print what each dataset lacks."""
     from penstock.cli import output
+    from penstock.spark.datasets.status import plan_json, standing_text
 
     with open_pipeline(store) as pipeline:
         asked = _asked(pipeline, names, options)
         plans = pipeline.plan(pipeline.asked_partitions(asked))
         standings = pipeline.standings(plans)
         if json:
-            output.print_json(_plan_json(pipeline, standings))
+            output.print_json(plan_json(pipeline, standings))
             return
         _print_counts(pipeline, standings)
         lacking = [each for each in standings if each.plan.state != "current"]
         for name in pipeline.graph.order:
             rows = [each for each in lacking if each.plan.dataset == name]
             for each in rows[:_ROWS]:
-                output.print_text(f"  {name} {each.plan.partition}: {_words(each)}")
+                output.print_text(f"  {name} {each.plan.partition}: {standing_text(each)}")
             if len(rows) > _ROWS:
                 output.print_text(f"  {name}: and {len(rows) - _ROWS:,} more")
         if not lacking:
@@ -88,27 +88,23 @@ def run_datasets(store: Store, names: Sequence[str], options: RunOptions, *, jso
 
     from penstock.cli import output
     from penstock.operate.actions import Actions
-    from penstock.spark.datasets.run import fill_pipeline
 
     with open_pipeline(store) as pipeline:
         asked = _asked(pipeline, names, options)
-        actions = Actions(pipeline.app.broker, person())
-        reason = options.reason or "pipeline run"
-        filled = fill_pipeline(
-            pipeline,
-            asked,
-            again=options.again,
-            max_running=options.max_running,
-            author_and_reason=(actions.author, reason),
-            dry_run=options.dry_run,
-        )
-        jobs = sum(filled.enqueued.values())
-        if not options.dry_run and (jobs or filled.retried):
-            data = {"jobs": jobs, "retried": filled.retried, "datasets": list(asked.wanted)}
-            actions.record_enqueue(reason, {**data, "again": options.again})
+        if options.dry_run:
+            filled = pipeline.fill(asked, again=options.again, dry_run=True)
+        else:
+            filled = Actions(pipeline.app.broker, person()).run_datasets(
+                pipeline.app,
+                asked,
+                again=options.again,
+                max_running=options.max_running,
+                reason=options.reason,
+            )
     if json:
         output.print_json({**msgspec.to_builtins(filled), "dry_run": options.dry_run})
         return
+    jobs = sum(filled.enqueued.values())
     would = "would be " if options.dry_run else ""
     parts = ", ".join(f"{number:,} of {name}" for name, number in filled.enqueued.items())
     output.print_text(f"{jobs:,} runs {would}enqueued{f': {parts}' if parts else ''}")
@@ -126,27 +122,18 @@ def print_why(store: Store, dataset: str, text: str, *, json: bool) -> None:
     import msgspec
 
     from penstock.cli import output
-    from penstock.spark.datasets.table import DatasetTable
+    from penstock.spark.datasets.status import why_partition
 
     with open_pipeline(store) as pipeline:
-        name = pipeline.dataset(dataset).name
-        partition: Partition = pipeline.graph.partition(name, text)
-        plans = pipeline.plan([(name, partition)])
-        standings = {each.plan.key: each for each in pipeline.standings(plans)}
-        standing = standings[name, str(partition)]
-        version = standing.plan.version
-        table = DatasetTable(pipeline.app.datasets[name].place).find()
-        made = (
-            None
-            if version is None or table is None
-            else table.made(str(partition), run=version.run)
-        )
+        why = why_partition(pipeline, dataset, text)
+    made = why.made
     if json:
-        output.print_json({**_standing_json(standing), "made": msgspec.to_builtins(made)})
+        fields: dict[str, Any] = msgspec.to_builtins(why.standing)
+        output.print_json({**fields, "made": msgspec.to_builtins(made)})
         return
-    output.print_text(f"{name} {partition} is {_words(standing)}")
-    for other, key in standing.plan.waits_for:
-        output.print_text(f"  waits for {other} {key}: {_words(standings[other, key])}")
+    output.print_text(f"{why.standing.dataset} {why.standing.partition} is {why.says}")
+    for key, says in why.waits_for:
+        output.print_text(f"  waits for {key.dataset} {key.partition}: {says}")
     if made is None:
         return
     output.print_text(
@@ -164,18 +151,19 @@ def print_why(store: Store, dataset: str, text: str, *, json: bool) -> None:
 def print_graph(store: Store, *, json: bool) -> None:
     """Print the datasets in order of need, each with its inputs."""
     from penstock.cli import output
+    from penstock.spark.datasets.status import node_json
 
     with open_pipeline(store) as pipeline:
-        nodes = [_node_json(pipeline, name) for name in pipeline.graph.order]
+        nodes = [node_json(pipeline, name) for name in pipeline.graph.order]
     if json:
         output.print_json(nodes)
         return
     for node in nodes:
-        partition = node["partition"]
-        each = partition if isinstance(partition, str) else f"{len(partition)} names"
-        made_of = ", ".join([*node["inputs"], *(f"{name}()" for name in node["sources"])])
-        after = f", after {', '.join(node['after'])}" if node["after"] else ""
-        output.print_text(f"{node['dataset']} ({each}) <- {made_of or 'nothing'}{after}")
+        line = node.partition
+        each = line if isinstance(line, str) else f"{len(line)} names"
+        made_of = ", ".join([*node.inputs, *(f"{name}()" for name in node.sources)])
+        after = f", after {', '.join(node.after)}" if node.after else ""
+        output.print_text(f"{node.dataset} ({each}) <- {made_of or 'nothing'}{after}")
 
 
 def _asked(pipeline: Pipeline, names: Sequence[str], options: RunOptions) -> AskedPartitions:
@@ -208,22 +196,6 @@ def _moment(
     return moment.timestamp()
 
 
-def _words(standing: Standing) -> str:
-    plan, job = standing.plan, standing.job
-    words = standing.state
-    if job is not None:
-        words += f" (job {job.id})"
-        if standing.state == "failed":
-            words += f": {(job.error or job.reason or '').partition(chr(10))[0]}"
-    elif plan.because:
-        words += f": {plan.because}"
-    if plan.waits_for and job is None:
-        words += f"; it waits for {' '.join(plan.waits_for[0])}"
-        if len(plan.waits_for) > 1:
-            words += f" and {len(plan.waits_for) - 1:,} more"
-    return words
-
-
 def _print_counts(pipeline: Pipeline, standings: Sequence[Standing]) -> None:
     from penstock.cli import output
 
@@ -240,43 +212,3 @@ def _print_counts(pipeline: Pipeline, standings: Sequence[Standing]) -> None:
             name, getattr(partitions, "every", "names"), f"{states['current']:,}", lacking
         )
     output.console().print(table)
-
-
-def _plan_json(pipeline: Pipeline, standings: Sequence[Standing]) -> dict[str, Any]:
-    counts: dict[str, dict[str, int]] = {}
-    for each in standings:
-        of_dataset = counts.setdefault(each.plan.dataset, {})
-        of_dataset[each.state] = of_dataset.get(each.state, 0) + 1
-    late = [{"dataset": name, "partition": text} for name, text in pipeline.late(standings)]
-    lacking = [_standing_json(each) for each in standings if each.plan.state != "current"]
-    return {"counts": counts, "lacking": lacking, "late": late}
-
-
-def _standing_json(standing: Standing) -> dict[str, Any]:
-    plan = standing.plan
-    version = plan.version
-    return {
-        "dataset": plan.dataset,
-        "partition": plan.partition,
-        "state": standing.state,
-        "because": plan.because,
-        "waits_for": [{"dataset": name, "partition": text} for name, text in plan.waits_for],
-        "run": None if version is None else version.run,
-        "rows": None if version is None else version.rows,
-        "job": None if standing.job is None else standing.job.id,
-    }
-
-
-def _node_json(pipeline: Pipeline, name: str) -> Mapping[str, Any]:
-    node, dataset = pipeline.graph.nodes[name], pipeline.app.datasets[name]
-    timeline = node.partitions
-    return {
-        "dataset": name,
-        "partition": getattr(timeline, "every", timeline),
-        "zone": getattr(timeline, "zone", None),
-        "inputs": [ref.name for ref in node.inputs],
-        "after": [*(ref.name for ref in node.after), *(["previous"] if node.previous else [])],
-        "sources": [source.name for source in dataset.sources],
-        "table": str(dataset.place),
-        "version": node.code,
-    }

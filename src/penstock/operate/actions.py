@@ -31,6 +31,7 @@ from penstock.job import State
 from penstock.operate.audit import OPERATION
 from penstock.operate.backfill_status import parse_partition
 from penstock.operate.bulk_actions import BULK_VERBS
+from penstock.operate.datasets import pipeline_of
 from penstock.operate.drop_queue import Dropped, QueueDrop, Running
 from penstock.operate.find_pages import find_jobs
 from penstock.operate.jobs_under_rule import Fitting, fitting
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from penstock.app.clock import AnyClock
     from penstock.broker.protocol import Broker
     from penstock.job import Job
+    from penstock.task.dataset import AskedPartitions
+    from penstock.task.dataset_plan import PipelineRun
     from penstock.task.task import Task
 
 MOST_REASON = 500
@@ -252,6 +255,27 @@ class Actions:
             reason=self.reason(reason),
         )
         return len(made)
+
+    @needs(Role.OPERATE, changes=True)
+    def run_datasets(
+        self,
+        app: App,
+        asked: AskedPartitions,
+        *,
+        again: bool = False,
+        max_running: int | None = None,
+        reason: str = "",
+    ) -> PipelineRun:
+        """Enqueue what these datasets lack; the rest follows by itself."""
+        reason = self.reason(reason) or "pipeline run"
+        filled = pipeline_of(app).fill(
+            asked, again=again, max_running=max_running, author_and_reason=(self.author, reason)
+        )
+        jobs = sum(filled.enqueued.values())
+        if jobs or filled.retried:
+            data = {"jobs": jobs, "retried": filled.retried, "datasets": list(asked.wanted)}
+            self._record("enqueue", reason, {**data, "again": again})
+        return filled
 
     @needs(Role.OPERATE, changes=True)
     def signal(self, name: str, value: Any = None, reason: str = "") -> list[str]:

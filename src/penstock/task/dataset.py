@@ -72,6 +72,7 @@ class Past(msgspec.Struct, frozen=True):
 
     dataset: str
     count: int
+    zone: str | None = None  # of its partitions
 
 
 class AskedPartitions(NamedTuple):
@@ -126,7 +127,8 @@ class Dataset(Generic[P]):
         """As an input: the partitions at the same time, and so many in all up to there."""
         if type(count) is not int or count < 1:
             raise Refused(f"past({count!r}) of dataset {self.name}: 1 or more partitions")
-        return Past(self.name, count)
+        line = self.partitions
+        return Past(self.name, count, line.zone if isinstance(line, Timeline) else None)
 
     def run(
         self,
@@ -273,8 +275,14 @@ def _listed(what: str, name: str, given: object) -> Sequence[Any]:
 
 def _zone_of(inputs: Sequence[Any]) -> str:
     """The zone of the first input that has one."""
-    lines = [each.partitions for each in inputs if isinstance(each, Dataset)]
-    return next((line.zone for line in lines if isinstance(line, Timeline)), "UTC")
+    return next((zone for each in inputs if (zone := _zone(each))), "UTC")
+
+
+def _zone(given: Any) -> str | None:
+    if isinstance(given, Past):
+        return given.zone
+    line = given.partitions if isinstance(given, Dataset) else None
+    return line.zone if isinstance(line, Timeline) else None
 
 
 def _input(what: str, given: Any, app: App) -> Ref | Source:

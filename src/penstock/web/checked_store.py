@@ -8,7 +8,7 @@ hidden in everything that is read.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,6 +29,7 @@ from penstock.job import Job, State
 from penstock.operate.actions import Actions
 from penstock.operate.audit import MOST_LOOKED, AuditPage, AuditQuery, read_audit
 from penstock.operate.backfill_status import BackfillStatus, backfilled_tasks, read_backfill
+from penstock.operate.datasets import DatasetRange, pipeline_of
 from penstock.operate.doctor import Finding, examine, examine_jobs, promise_of
 from penstock.operate.queue_settings import options_of_queues
 from penstock.operate.roles import OPERATIONS, Person, Role, needs
@@ -37,6 +38,16 @@ from penstock.operate.why_named import why_named
 from penstock.rules.rule import Rule
 from penstock.schedules.schedule import Schedule
 from penstock.web.count_cache import CountCache
+
+if TYPE_CHECKING:
+    from penstock.operate.dataset_json import (
+        DatasetNodeJson,
+        DatasetSummary,
+        GridJson,
+        PartitionWhy,
+        PlanJson,
+    )
+    from penstock.task.dataset_plan import PipelineRun
 
 MOST_IDS = 1000
 MOST_LISTED = 100  # in the address of a read
@@ -241,6 +252,54 @@ class CheckedStore(Actions):
         return status._replace(
             partitions=[each._replace(job=self._shown(each.job)) for each in status.partitions]
         )
+
+    # Datasets: the app says what they are made of, and their tables where they stand
+
+    @needs(Role.VIEW)
+    def dataset_nodes(self, app: App) -> list[DatasetNodeJson]:
+        from penstock.spark.datasets.status import node_json
+
+        pipeline = pipeline_of(app)
+        return [node_json(pipeline, name) for name in pipeline.graph.order]
+
+    @needs(Role.VIEW)
+    def dataset_summaries(self, app: App, most: int) -> list[DatasetSummary]:
+        """Each dataset, with its newest partitions."""
+        pipeline = pipeline_of(app)
+        from penstock.spark.datasets.status import summarize
+
+        return summarize(pipeline, most)
+
+    @needs(Role.VIEW)
+    def dataset_grid(self, app: App, asked: DatasetRange, most: int) -> GridJson:
+        """The last partitions of a dataset in a range."""
+        pipeline = pipeline_of(app)
+        from penstock.spark.datasets.status import read_grid
+
+        return read_grid(pipeline, asked, most)
+
+    @needs(Role.VIEW)
+    def dataset_plan(self, app: App, asked: DatasetRange) -> PlanJson:
+        """What datasets lack."""
+        pipeline = pipeline_of(app)
+        from penstock.spark.datasets.status import plan_json
+
+        plans = pipeline.plan(pipeline.asked_partitions(asked.in_pipeline(pipeline)))
+        return plan_json(pipeline, pipeline.standings(plans))
+
+    @needs(Role.VIEW)
+    def dataset_why(self, app: App, dataset: str, partition: str) -> PartitionWhy:
+        """Why a partition is as it is, and what made it."""
+        pipeline = pipeline_of(app)
+        from penstock.spark.datasets.status import why_partition
+
+        return why_partition(pipeline, dataset, partition)
+
+    @needs(Role.VIEW)
+    def foresee_datasets(self, app: App, asked: DatasetRange, *, again: bool) -> PipelineRun:
+        """What a run would enqueue."""
+        pipeline = pipeline_of(app)
+        return pipeline.fill(asked.in_pipeline(pipeline), again=again, dry_run=True)
 
     @needs(Role.VIEW)
     def lakes(self) -> list[Mark]:

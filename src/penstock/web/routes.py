@@ -14,6 +14,7 @@ from penstock.web import live, metrics
 from penstock.web.pages import (
     audit,
     backfills,
+    datasets,
     enqueue,
     flows,
     health,
@@ -95,6 +96,12 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/backfills/one", "backfill page", backfills.one, Role.VIEW),
     form_route("retry", "/backfills/retry", "retry backfill form", backfills.retry),
     form_route("rerun_backfill", "/backfills/again", "backfill form", backfills.again),
+    # Datasets; names may hold anything
+    Route("GET", "/datasets", "datasets page", datasets.show, Role.VIEW, nav="Datasets"),
+    Route("GET", "/datasets/one", "dataset page", datasets.one, Role.VIEW),
+    Route("GET", "/datasets/partition", "partition page", datasets.partition, Role.VIEW),
+    Route("GET", "/datasets/run", "dataset run form", datasets.prepare, Role.OPERATE),
+    form_route("run_datasets", "/datasets/run", "run dataset form", datasets.run),
     Route("GET", "/operations", "operations page", operations.show, Role.VIEW),
     Route("GET", "/operations/new", "operation form", operations.prepare, Role.OPERATE),
     form_route("record_operation", "/operations", "begin", operations.begin),

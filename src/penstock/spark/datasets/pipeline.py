@@ -130,6 +130,35 @@ class Pipeline:
         """What partitions are made of, by these versions."""
         return Inputs(self.graph, versions, self.source_version)
 
+    def fill(
+        self,
+        asked: AskedPartitions,
+        *,
+        again: bool = False,
+        max_running: int | None = None,
+        author_and_reason: tuple[str, str] = (AUTHOR, ""),
+        dry_run: bool = False,
+    ) -> PipelineRun:
+        """Enqueue what is lacking of these partitions and can be made now.
+
+        `again`: also those that are current. A dry run only counts.
+        """
+        targets = self.asked_partitions(asked)
+        plans = self.plan(targets)
+        forced = {(name, str(each)) for name, each in targets} if again else set[Any]()
+        due = [
+            plan
+            for key, plan in plans.items()
+            if plan.due or (key in forced and plan.over and not plan.waits_for)
+        ]
+        waiting = sum(1 for plan in plans.values() if is_to_be_made(plan) and not plan.due)
+        if dry_run:
+            return msgspec.structs.replace(self.foresee(due), waiting=waiting)
+        if due:
+            self.bound({plan.dataset for plan in due}, max_running)
+        filled = self.enqueue(due, asked, author_and_reason=author_and_reason)
+        return msgspec.structs.replace(filled, waiting=waiting)
+
     # Jobs
 
     def standings(self, plans: Mapping[Key, PartitionPlan]) -> list[Standing]:

@@ -20,7 +20,7 @@ import msgspec
 from penstock.errors import Refused, RetryLater
 from penstock.job import ENDED
 from penstock.run.current import CurrentJob, current_job
-from penstock.spark.datasets.pipeline import Pipeline, is_to_be_made
+from penstock.spark.datasets.pipeline import Pipeline
 from penstock.spark.datasets.table import DatasetTable, PartFile, TableSnapshot
 from penstock.spark.pipelines.lake.lake import CommitConflict
 from penstock.task.dataset import AskedPartitions, Dataset
@@ -61,40 +61,9 @@ def fill(
     """
     pipeline = Pipeline(app)
     asked = AskedPartitions(tuple(pipeline.dataset(name).name for name in names), since, until)
-    return fill_pipeline(
-        pipeline,
-        asked,
-        again=again,
-        max_running=max_running,
-        author_and_reason=author_and_reason,
+    return pipeline.fill(
+        asked, again=again, max_running=max_running, author_and_reason=author_and_reason
     )
-
-
-def fill_pipeline(
-    pipeline: Pipeline,
-    asked: AskedPartitions,
-    *,
-    again: bool,
-    max_running: int | None,
-    author_and_reason: tuple[str, str],
-    dry_run: bool = False,
-) -> PipelineRun:
-    """As `fill`; a dry run only counts."""
-    targets = pipeline.asked_partitions(asked)
-    plans = pipeline.plan(targets)
-    forced = {(name, str(each)) for name, each in targets} if again else set[Any]()
-    due = [
-        plan
-        for key, plan in plans.items()
-        if plan.due or (key in forced and plan.over and not plan.waits_for)
-    ]
-    waiting = sum(1 for plan in plans.values() if is_to_be_made(plan) and not plan.due)
-    if dry_run:
-        return msgspec.structs.replace(pipeline.foresee(due), waiting=waiting)
-    if due:
-        pipeline.bound({plan.dataset for plan in due}, max_running)
-    filled = pipeline.enqueue(due, asked, author_and_reason=author_and_reason)
-    return msgspec.structs.replace(filled, waiting=waiting)
 
 
 def make_partition(dataset: Dataset[...], text: str, again: int, asked: AskedPartitions) -> Made:

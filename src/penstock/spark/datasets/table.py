@@ -189,6 +189,12 @@ class TableSnapshot:
                 return made
         return None
 
+    def made_lately(self, commits: int) -> dict[tuple[str, str], Made]:
+        """What the last commits made, by partition and run."""
+        notes = (entry.get(_NOTE) for entry in self._delta.history(commits))
+        found = [msgspec.json.decode(note, type=Made) for note in notes if note is not None]
+        return {(made.partition, made.run): made for made in reversed(found)}
+
     def with_columns(self, schema: Any) -> TableSnapshot:
         """The table with these columns too; refused where one has another type."""
         known = arrow.schema(self._delta.schema())

@@ -9,6 +9,7 @@ from msgspec import Meta
 from penstock.flows.status import FlowJson
 from penstock.operate.actions import ActionResult
 from penstock.operate.audit import KINDS
+from penstock.operate.dataset_json import GridJson, PartitionWhy, PlanJson
 from penstock.operate.drop_queue import Dropped
 from penstock.operate.job_view_json import JobViewJson
 from penstock.operate.queue_settings import QueueOptionsJson
@@ -18,9 +19,11 @@ from penstock.operate.to_json import JobJson
 from penstock.operate.trends import Trend, TrendFilter
 from penstock.rules.rule import RuleKind
 from penstock.schedules.status import ScheduleJson
+from penstock.task.dataset_plan import PipelineRun
 from penstock.web.bulk_operations import Preview
 from penstock.web.rest import (
     backfills,
+    datasets,
     jobs,
     openapi,
     operations,
@@ -50,6 +53,11 @@ _SINCE = Parameter(
 )
 _TASK = Parameter("task", _Text, "The task.", required=True)
 _FIRST = Parameter("first", _Text, "The first partition.")
+_DATASET = Parameter("dataset", _Text, "The dataset.", required=True)
+_RANGE = (
+    Parameter("since", _Text, "The first partition."),
+    Parameter("until", _Text, "The last partition."),
+)
 _LAST = Parameter("last", _Text, "The last partition.")
 _KIND = Parameter("kind", _Text, f"One of {', '.join(KINDS)}.")
 _AUTHOR = Parameter("author", _Text, "The author.")
@@ -321,6 +329,40 @@ REST: tuple[Route, ...] = (
         backfills.BackfillAnswer,
         backfills.BackfillRequest,
         does="rerun_backfill",
+    ),
+    _get("/datasets", "datasets", datasets.list_all, "Datasets.", datasets.DatasetList),
+    _get(
+        "/datasets/plan",
+        "plan",
+        datasets.plan,
+        "What datasets lack: missing, stale, failed and late partitions.",
+        PlanJson,
+        Parameter("dataset", _Text, "Only this dataset, and what it needs."),
+        *_RANGE,
+    ),
+    _get(
+        "/datasets/one",
+        "dataset",
+        datasets.one,
+        "A dataset with the state, version, rows and checks of its last partitions.",
+        GridJson,
+        *(_DATASET, *_RANGE),
+    ),
+    _get(
+        "/datasets/why",
+        "why partition",
+        datasets.why,
+        "Why a partition is as it is, and what made it.",
+        PartitionWhy,
+        *(_DATASET, Parameter("partition", _Text, "The partition.", required=True)),
+    ),
+    _post(
+        "/datasets/run",
+        "run datasets",
+        datasets.run,
+        "Enqueue what datasets lack, or count it.",
+        PipelineRun,
+        datasets.RunRequest,
     ),
     _get(
         "/lakes", "lakes", reads.lakes, "The lakes for which the store keeps history.", reads.Lakes
