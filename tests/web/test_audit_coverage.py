@@ -39,7 +39,8 @@ from tests.web.test_operations import ended
 
 WHY = "because of the flood"
 V1 = "/api/v1"
-SEVERAL = {"drop queue"}  # a pause, the jobs, the rules and the options: an entry each
+# An entry each: a pause, the jobs, the rules and the options; a limit, and the jobs.
+SEVERAL = {"drop queue", "run datasets", "run dataset form"}
 # Who comes and goes, and whoever has the store examined, changes nothing that it keeps.
 NOTHING = {"enter", "leave", "examine", "doctor", "test alert"}
 

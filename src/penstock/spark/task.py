@@ -33,6 +33,7 @@ from penstock.spark.application import (
     name_of,
 )
 from penstock.spark.connect import is_connect
+from penstock.spark.lineage import job_lineage
 from penstock.spark.session import make_active, session
 
 if TYPE_CHECKING:
@@ -70,13 +71,14 @@ def spark_function(
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         current = CURRENT.get()
-        if detached and current is not None:
-            with own_application(app, current, factory) as spark:
+        with job_lineage(app, current, "TASK"):
+            if detached and current is not None:
+                with own_application(app, current, factory) as spark:
+                    return function(spark, *args, **kwargs)
+            spark = app.resources.open(factory)
+            make_active(spark)  # another thread may have made it
+            with job_group(spark, function.__qualname__):
                 return function(spark, *args, **kwargs)
-        spark = app.resources.open(factory)
-        make_active(spark)  # another thread may have made it
-        with job_group(spark, function.__qualname__):
-            return function(spark, *args, **kwargs)
 
     rest = [other for other in signature.parameters.values() if other is not first]
     call.__signature__ = signature.replace(parameters=rest)  # pyright: ignore[reportAttributeAccessIssue]  inspect reads it

@@ -22,6 +22,7 @@ from penstock.job import ENDED
 from penstock.run.current import CurrentJob, current_job
 from penstock.spark.datasets.pipeline import Pipeline
 from penstock.spark.datasets.table import DatasetTable, PartFile, TableSnapshot
+from penstock.spark.lineage import LineageRun, Table, job_lineage, table_of
 from penstock.spark.pipelines.lake.lake import CommitConflict
 from penstock.task.dataset import AskedPartitions, Dataset
 from penstock.task.dataset_graph import Partition, Ref
@@ -33,6 +34,7 @@ from penstock.task.dataset_plan import (
     base_name,
     run_name,
 )
+from penstock.task.interval import Interval
 
 if TYPE_CHECKING:
     from penstock.app.app import App
@@ -71,10 +73,35 @@ def make_partition(dataset: Dataset[...], text: str, again: int, asked: AskedPar
     current = current_job()
     pipeline = Pipeline(dataset.app)
     partition = pipeline.graph.partition(dataset.name, text)
-    run = Run(pipeline, dataset, partition, again, current)
-    made = run.make()
+    with job_lineage(dataset.app, current, "DATASET") as told:
+        if told is not None:
+            _tell_tables(told, pipeline, dataset, partition)
+        made = Run(pipeline, dataset, partition, again, current).make()
+        if told is not None:
+            told.inputs = _inputs_of(pipeline, made)
+            told.outputs = [table_of(dataset.place, made)]
     pipeline.follow(dataset.name, partition, asked)
     return made
+
+
+def _tell_tables(
+    told: LineageRun, pipeline: Pipeline, dataset: Dataset[...], partition: Partition
+) -> None:
+    """What a run is about to read and write; versions are known once it looked."""
+    told.name = dataset.name
+    told.interval = partition if isinstance(partition, Interval) else None
+    told.inputs = [Table(str(pipeline.app.datasets[ref.name].place)) for ref in dataset.node.inputs]
+    told.outputs = [Table(str(dataset.place))]
+
+
+def _inputs_of(pipeline: Pipeline, made: Made) -> list[Table]:
+    """The tables that a version was made of; with its version where that is one partition."""
+    tables: list[Table] = []
+    for name, versions in made.inputs:
+        if isinstance(name, str):
+            version = versions[0][1] if len(versions) == 1 else None
+            tables.append(Table(str(pipeline.app.datasets[name].place), version))
+    return tables
 
 
 class Run:

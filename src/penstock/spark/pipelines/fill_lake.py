@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.errors import Refused
+from penstock.spark.lineage import Table, export_lineage
 from penstock.spark.one_sentence import one_sentence
 from penstock.spark.session_store import opened_store, store_of
 
@@ -54,6 +55,7 @@ def fill_lake(
     # Here, since they need the extra `spark`, and `penstock.spark` is imported without it.
     from penstock.spark.pipelines.lake.export import export
     from penstock.spark.pipelines.lake.lake import Lake
+    from penstock.spark.pipelines.lake.raw_tables import RAW
     from penstock.spark.pipelines.report.rollup_source import OPEN_JOBS, open_now
     from penstock.spark.pipelines.rollups.build import build, build_with
 
@@ -61,14 +63,17 @@ def fill_lake(
     began = time.monotonic()
     if connections is not None and connections < 1:
         raise Refused(f"connections={connections}: give 1 or more")
-    done = export(
-        spark,
-        filled,
-        lambda table, rows: on_progress(f"{rows:,} {table} so far"),
-        hold=hold,
-        read_url=read_url,
-        connections=connections,
-    )
+    with export_lineage(store_of(spark), str(filled), RAW) as told:
+        told.outputs = [Table(f"{filled}/{table}") for table in RAW]
+        done = export(
+            spark,
+            filled,
+            lambda table, rows: on_progress(f"{rows:,} {table} so far"),
+            hold=hold,
+            read_url=read_url,
+            connections=connections,
+        )
+        told.outputs = [Table(f"{filled}/{table}", rows=done.taken[table]) for table in RAW]
     exported = time.monotonic()
     with opened_store(store_of(spark)) as broker:
         rows_now = open_now(broker)
