@@ -40,7 +40,7 @@ COMPILE := $(UV) pip compile --no-config --quiet --universal --python-version 3.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-quick test-stores test-spark-versions test-web check coverage soak bench docs format proto lock sbom audit clean
+.PHONY: help setup demo test test-quick test-stores test-spark-versions test-airflow test-web check coverage soak bench docs format proto lock sbom audit clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,7 +58,7 @@ ifneq ($(SPARK),no)
 endif
 
 test: $(VENV)/.dev $(VENV)/spark-$(FLOOR)/.ready ## every test but the full-size ones
-	$(PYTEST) -n $(WORKERS) --maxprocesses 8 -m "not soak and not browser and not spark_versions" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --maxprocesses 8 -m "not soak and not browser and not spark_versions and not airflow" $(ARGS)
 
 # What these folders test takes real processes, servers or Spark: not even their imports are quick.
 SLOW := browser docs examples integrations spark stories trust
@@ -67,10 +67,13 @@ test-quick: $(VENV)/.dev ## a look in about a minute: pure modules, memory and S
 	$(PYTEST) -n $(WORKERS) --maxprocesses 8 -m "quick and not soak" $(SLOW:%=--ignore=tests/%) $(ARGS)
 
 test-stores: $(VENV)/.dev $(VENV)/spark-$(FLOOR)/.ready ## every test on every store, also those that `make test` runs on one of them
-	$(PYTEST) -n $(WORKERS) --maxprocesses 8 -m "(not soak or every_store) and not browser and not spark_versions" $(ARGS)
+	$(PYTEST) -n $(WORKERS) --maxprocesses 8 -m "(not soak or every_store) and not browser and not spark_versions and not airflow" $(ARGS)
 
 test-spark-versions: $(VENV)/.dev $(VERSIONS:%=$(VENV)/spark-%/.ready) ## a little of everything on every minor release of PySpark
 	$(PYTEST) tests/spark/test_versions.py $(ARGS)
+
+test-airflow: $(VENV)/.dev $(VENV)/airflow/.ready ## the operator in a real Airflow, the recipe in a real Dagster
+	$(PYTEST) -m airflow tests/orchestrators $(ARGS)
 
 test-web: $(VENV)/.dev ## the dashboard in a real browser, headless; BROWSER=path of a Chromium
 ifeq ($(BROWSER),)
@@ -129,6 +132,7 @@ lock: $(VENV)/.dev ## write requirements/*.txt anew; ARGS=--upgrade for newer ve
 		-c requirements/build.txt -c requirements/run.txt -c requirements/spark.txt -o requirements/dev.txt
 	for minor in $(VERSIONS); do echo "pyspark==$$minor.*" | \
 		$(COMPILE) $(ARGS) - -o requirements/spark-$$minor.txt; done
+	$(COMPILE) $(ARGS) pyproject.toml requirements/airflow.in -o requirements/airflow.txt
 	$(COMPILE) $(ARGS) requirements/docs.in -c requirements/dev.txt -o requirements/docs.txt
 
 sbom: ## dist/penstock-queue.cdx.json: everything that an installation has, for programs (CycloneDX)
@@ -189,6 +193,14 @@ $(VENV)/spark-%/.ready: requirements/spark-%.txt $(VENV)/.dev | $(OWN_UV)
 	@$(UV) pip install --quiet --python $(@D)/bin/python --require-hashes -r $<
 	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
 		> $$($(@D)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/rest.pth
+	@touch $@
+
+# Nothing of .venv: Airflow says of nearly everything which version it wants.
+$(VENV)/airflow/.ready: requirements/airflow.txt requirements/build.txt pyproject.toml | $(VENV)/.dev $(OWN_UV)
+	@echo "Installing Airflow and Dagster into an environment of their own, for their tests: 700 MB on disk."
+	@$(UV) venv --quiet --clear --python $(BIN)/python $(@D)
+	@$(UV) pip install --quiet --python $(@D)/bin/python --require-hashes -r requirements/build.txt -r requirements/airflow.txt
+	@$(UV) pip install --quiet --python $(@D)/bin/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.docs: requirements/docs.txt $(VENV)/.run | $(OWN_UV)

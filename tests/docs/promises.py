@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ONLY_ON_DEMAND = ("soak", "browser")  # markers of tests that `make test` leaves out
+ONLY_ON_DEMAND = ("soak", "browser", "airflow")  # markers of tests that `make test` leaves out
 
 _COMMENT = re.compile(r"<!--(.*?)-->", re.DOTALL)
 _ITEM = re.compile(r" *(?:[-*]|\d+\.) ")
