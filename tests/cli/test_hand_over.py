@@ -91,6 +91,21 @@ def test_enqueue_at_a_moment(shop):
     assert "is a duration" in shop("enqueue", "shop:send", "a", "--at", "5m", code=2).stderr
 
 
+def test_times_are_whole_nanoseconds_in_and_out(shop):
+    """V10: kept to the microsecond."""
+    shop("enqueue", "shop:send", "ada", "--at", "4070908800123456789")
+
+    [job] = shop.lines("find")
+    assert job["run_at"] == "2099-01-01T00:00:00.123456Z"
+    assert job["run_at_ns"] == 4070908800123456000
+    [row] = shop.lines("enqueue", "shop:add", "1", "2")
+    added = next(job for job in shop.lines("find") if job["id"] == row["id"])
+    assert added["enqueued_at_ns"] % 1000 == 0
+    shop("cancel", job["id"])
+    [row] = shop.lines("history", job["id"])
+    assert row["at_ns"] >= added["enqueued_at_ns"]
+
+
 def test_a_unique_job_that_stands_is_named(shop):
     first = shop.json("enqueue", "shop:send", "ada", "--unique", "welcome")
     second = shop.json("enqueue", "shop:send", "ada", "--unique", "welcome")

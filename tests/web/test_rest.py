@@ -222,6 +222,24 @@ def test_a_job_is_enqueued_by_the_name_of_its_task(serve, store_app: App):
         assert client.post(f"{V1}/jobs", json=wrong).status_code == 422
 
 
+def test_a_time_is_whole_nanoseconds_in_and_out(serve, store_app: App):
+    """V10: kept to the microsecond."""
+
+    @store_app.task(name="shop:add")
+    def add() -> None: ...
+
+    client = serve(store_app).client(Role.OPERATE)
+    later = 4_070_908_800_123_456_789
+
+    answer = client.post(f"{V1}/jobs", json={"task": "shop:add", "at_ns": later})
+
+    job = client.get(f"{V1}/jobs/{answer.json()['id']}").json()
+    assert job["run_at_ns"] == later // 1000 * 1000
+    both = {"task": "shop:add", "at_ns": later, "at": "2099-01-01T00:00:00Z"}
+    refused = client.post(f"{V1}/jobs", json=both)
+    assert (refused.status_code, "give one of them" in refused.text) == (422, True)
+
+
 def test_without_an_app_nothing_can_be_enqueued(memory_web: Web):
     answer = memory_web.client(Role.ADMIN).post(f"{V1}/jobs", json={"task": "x"})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from penstock.broker.filter import parse_time
 from penstock.errors import Refused
 
+_NANOSECONDS = re.compile(r"[0-9]{16,20}", re.ASCII)  # as seconds no calendar has it
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|w)?")
 _SPAN_UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?", re.IGNORECASE)
@@ -34,13 +35,23 @@ def parse_duration(text: str, what: str) -> float:
 
 
 def parse_datetime(text: str, what: str) -> datetime:
-    """An ISO time; UTC unless it has an offset."""
+    """An ISO time, UTC unless it has an offset; or whole nanoseconds since 1970."""
+    if _NANOSECONDS.fullmatch(text.strip()):
+        return moment_of(int(text), what)
     if _SPAN.fullmatch(text.strip()):
         raise Refused(f"{what} {text!r} is a duration; write a time such as 2026-11-15T08:00Z")
     try:
         return datetime.fromtimestamp(parse_time(text.strip(), 0), UTC)
     except Refused:
         raise Refused(f"{what} {text[:_SHOWN]!r} is not a time: write 2026-11-15T08:00Z") from None
+
+
+def moment_of(nanoseconds: int, what: str) -> datetime:
+    """So many nanoseconds since 1970, of which microseconds are kept."""
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanoseconds // 1000)
+    except OverflowError:
+        raise Refused(f"{what} {nanoseconds}: no calendar has that time") from None
 
 
 def parse_size(text: str, what: str) -> int:

@@ -49,6 +49,8 @@ class JobJson(TypedDict):
     claimed_at: str | None
     ended_at: str | None
     expires_at: str | None
+    enqueued_at_ns: int | None  # nanoseconds since 1970, to the microsecond
+    run_at_ns: int | None
 
 
 class EventJson(TypedDict):
@@ -57,6 +59,7 @@ class EventJson(TypedDict):
     position: str
     kind: str
     at: str | None
+    at_ns: int | None
     job: str | None
     app: str | None
     queue: str | None
@@ -110,6 +113,11 @@ def chosen_fields(job: Job[Any], fields: Collection[str] | None) -> dict[str, An
     if unknown := [name for name in fields or () if name not in whole]:
         raise Refused(f"a job has no field {unknown[0][:60]!r}; there are {', '.join(whole)}")
     return whole if fields is None else {name: whole[name] for name in fields}
+
+
+def nanoseconds(at: float | None) -> int | None:
+    """A time for programs that count: whole nanoseconds since 1970, kept to the microsecond."""
+    return None if at is None else round(at * 1_000_000) * 1000
 
 
 def iso(at: float | None) -> str | None:
@@ -186,6 +194,8 @@ def job_json(job: Job[Any]) -> JobJson:
         "claimed_at": iso(job.claimed_at),
         "ended_at": iso(job.ended_at),
         "expires_at": iso(job.expires_at),
+        "enqueued_at_ns": nanoseconds(job.enqueued_at or None),
+        "run_at_ns": nanoseconds(job.run_at),
     }
 
 
@@ -195,6 +205,7 @@ def event_json(event: Event) -> EventJson:
         "position": event.position,
         "kind": event.kind,
         "at": iso(event.at),
+        "at_ns": nanoseconds(event.at),
         "job": event.job,
         "app": event.app,
         "queue": event.queue,

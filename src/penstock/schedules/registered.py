@@ -155,6 +155,17 @@ class Schedules:
             raise Refused(f"schedule {name}: at={options.get('at')}: that is over")
         return put(broker, schedule, author, reason)
 
+    def one_call(
+        self,
+        name: str,
+        task: Prepared[..., Any],
+        at: datetime,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+    ) -> Schedule:
+        """The schedule of a call that is to be made once."""
+        return self._make(name, task, at=at, args=args, kwargs=kwargs)
+
     def remove(self, name: str, author: str = "", reason: str = "") -> bool:
         """Forget a schedule, and how far it was decided; its jobs stay. False if there was none.
 

@@ -34,6 +34,7 @@ Missed = Literal["one", "skip", "all"]
 Overlap = Literal["allow", "skip", "cancel"]
 
 SHORTEST_SECONDS = 1.0
+LATE = "late/"  # how the names of schedules begin that are late jobs, see `schedules.late`
 RUN_NOW = "run now"  # what a decision says when a person asked for a job at once
 ON_TIME_SECONDS = 60.0  # how late a slot may be decided before `missed="skip"` calls it missed
 ALL_WINDOW_SECONDS = 86400.0

@@ -24,7 +24,16 @@ from penstock.enqueue.tracing import NotSent
 from penstock.errors import Refused
 from penstock.job import ENDED, Job
 from penstock.rules.rule import Rule, frozen
-from penstock.schedules.schedule import Decision, Plan, Schedule, holds, plan, replaced, slots_after
+from penstock.schedules.schedule import (
+    LATE,
+    Decision,
+    Plan,
+    Schedule,
+    holds,
+    plan,
+    replaced,
+    slots_after,
+)
 
 HEAR_SECONDS = 5.0  # how soon a schedule that another process put is noticed
 LOOK_SECONDS = 15.0  # schedules are read at least this often
@@ -140,6 +149,8 @@ class Timetable:
             self._first[schedule.name] = before
             if before[1] is not None:
                 self._next.append(Due(before[1], before[0]))
+            elif schedule.name.startswith(LATE) and schedule.decided_until >= (schedule.at or 0.0):
+                self._broker.clear(Schedule, schedule.name)  # its job is there
         # Put again what was removed, was put by a worker that is gone, or is in another store.
         self._put = {name: each for name, each in self._put.items() if name in still_put}
 

@@ -143,6 +143,8 @@ class EnqueueOptions(_Placing[None], _Ending[None], total=False):
     """Seconds from now until it may run."""
     at: datetime | None
     """When it may run, with a time zone; instead of `delay`."""
+    late: bool
+    """No job is there before its time: none is found, counted or explained; False."""
     key: str | None
     """What the job is about: rules, limits and order may go by it."""
     unique: str | None

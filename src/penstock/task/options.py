@@ -6,6 +6,7 @@ of other jobs among the arguments make it part of a flow.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -50,6 +51,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     delay: float | None = None
     at: float | None = None
+    late: bool = False
     key: str | None = None
     unique: Unique | None = None
     tags: Mapping[str, str] = {}
@@ -237,6 +239,8 @@ class Prepared(Generic[P, R]):
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Store a job; once this returned it will run, whatever happens to this process."""
         app = self._task.app
+        if self._chosen.late:
+            return _enqueue_late(self, args, kwargs)
         connection = app.connection_for(self._chosen.connection)
         body, given = self._encode(args, kwargs)
         app.know_time()
@@ -249,6 +253,8 @@ class Prepared(Generic[P, R]):
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As `enqueue`, without holding up the event loop."""
+        if self._chosen.late:
+            return await asyncio.to_thread(_enqueue_late, self, args, kwargs)
         app, connection = self._task.app, self._chosen.connection
         body, given = self._encode(args, kwargs)
         await app.know_time_async()
@@ -350,6 +356,8 @@ class Prepared(Generic[P, R]):
     def _encoded_options(self) -> bytes:
         """What goes into the body beside the arguments; hooks may add headers, once per call."""
         app, chosen = self._task.app, self._chosen
+        if chosen.late:
+            raise Refused("late=True is for enqueue(...): a job that is made is there at once")
         queue = app.queues.of(chosen.queue)
         if queue is not self._queue_options:
             self._follow_queue(queue)
@@ -430,3 +438,9 @@ def _search_texts(paths: tuple[str, ...], body: bytes) -> dict[str, str]:
     arguments = msgspec.json.decode(body)["args"]
     outputs = {path: argument_text(arguments, path) for path in paths}
     return {path: text for path, text in outputs.items() if text is not None}
+
+
+def _enqueue_late(task: Prepared[..., Any], args: Any, kwargs: Any) -> Handle[Any]:
+    from penstock.schedules.late import enqueue_late  # it makes schedules of what is here
+
+    return enqueue_late(task, args, kwargs)

@@ -219,6 +219,7 @@ class Task(Prepared[P, R]):
             priority=own.priority if priority is None else check_priority(priority),
             delay=check_seconds("delay", delay),
             at=check_moment("at", at),
+            late=_check_late(options.get("late", False), timed=not (delay is at is None)),
             key=check_short_text("key", options.get("key")),
             unique=check_unique(
                 options.get("unique"),
@@ -360,6 +361,14 @@ def needs_keys(task: str) -> Refused:
         f"task {task}: keep_secrets stores secrets after the end of a job, and only encrypted:"
         " give the app a key ring, App(keys=KeyRing(...)) or PENSTOCK_KEY_FILE"
     )
+
+
+def _check_late(late: object, *, timed: bool) -> bool:
+    if not isinstance(late, bool):
+        raise Refused(f"late={late!r}: True or False")
+    if late and not timed:
+        raise Refused("late=True is about a job with a time: give delay=... or at=..., too")
+    return late
 
 
 def _check_keep_secrets(task: Task[..., Any], span: float | timedelta | None) -> float | None:

@@ -14,7 +14,7 @@ from penstock.job import State
 from penstock.operate.actions import ActionResult, task_of
 from penstock.operate.job_view import view_job
 from penstock.operate.job_view_json import JobViewJson, job_view_json
-from penstock.operate.parse_input import parse_names
+from penstock.operate.parse_input import moment_of, parse_names
 from penstock.operate.refusals import NotFound
 from penstock.operate.to_json import (
     EventJson,
@@ -110,6 +110,7 @@ class NewJob(msgspec.Struct, forbid_unknown_fields=True):
     queue: str | None = None
     delay: float | None = None
     at: datetime | None = None
+    at_ns: int | None = None  # the same, in nanoseconds since 1970
     priority: int | None = None
     key: str | None = None
     unique: str | None = None
@@ -226,8 +227,12 @@ def enqueue(request: WebRequest) -> EnqueueAnswer:
     options: Any = {
         name: value
         for name, value in msgspec.structs.asdict(given).items()
-        if value is not None and name not in {"task", "args", "reason", "id"}
+        if value is not None and name not in {"task", "args", "reason", "id", "at_ns"}
     }
+    if given.at_ns is not None:
+        if given.at is not None:
+            raise Refused("at and at_ns both say when the job runs: give one of them")
+        options["at"] = moment_of(given.at_ns, "at_ns")
     args, kwargs = task.codec.decode(msgspec.json.encode(given.args))
     job = task.options(headers={"author": request.store.author}, **options).job(*args, **kwargs)
     return EnqueueAnswer(request.store.enqueue(job, given.id, given.reason).id)
