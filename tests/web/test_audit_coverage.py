@@ -19,6 +19,7 @@ from penstock.broker.lake_mark import Mark
 from penstock.broker.protocol import Broker
 from penstock.broker.queue_options import Options, QueueOptions
 from penstock.broker.views import WorkerRow
+from penstock.broker.worker_settings import WorkerSettings
 from penstock.brokers import open_broker
 from penstock.job import State, failed
 from penstock.operate.audit import AuditEntry, AuditQuery, read_audit
@@ -93,6 +94,11 @@ def a_rule(place: Place, kind: RuleKind, **fields: Any) -> dict[str, Any]:
 def an_override(place: Place) -> dict[str, Any]:
     place.broker.put(QueueOptions(queue="mail", override=Options(timeout=5.0)), "before")
     return MAIL
+
+
+def a_set_worker(place: Place) -> dict[str, Any]:
+    place.broker.put(WorkerSettings(worker="w", threads=5), "before")
+    return {"worker": "w", "reason": WHY}
 
 
 def a_subscriber(place: Place) -> dict[str, Any]:
@@ -218,6 +224,10 @@ ROUTE: dict[str, Audited] = {
         to("/queues/set", lambda _: {**MAIL, "options": "timeout=5s"}), "queue"
     ),
     "reset queue form": Audited(to("/queues/reset", an_override), "queue"),
+    "set worker form": Audited(
+        to("/workers/set", lambda _: {"worker": "w", "threads": "5", "reason": WHY}), "worker"
+    ),
+    "reset worker form": Audited(to("/workers/reset", a_set_worker), "worker"),
     "pause schedule form": Audited(to("/schedules/pause", a_plan), "schedule"),
     "resume schedule form": Audited(
         to("/schedules/resume", lambda place: a_plan(place, paused=True)), "schedule"
@@ -257,6 +267,10 @@ ROUTE: dict[str, Audited] = {
         to(f"{V1}/queues/set", lambda _: {**MAIL, "options": {"timeout": "5s"}}), "queue"
     ),
     "reset queue": Audited(to(f"{V1}/queues/reset", an_override), "queue"),
+    "set worker": Audited(
+        to(f"{V1}/workers/set", lambda _: {"worker": "w", "threads": 5, "reason": WHY}), "worker"
+    ),
+    "reset worker": Audited(to(f"{V1}/workers/reset", a_set_worker), "worker"),
     "publish": Audited(to(f"{V1}/topics/publish", a_publication), "enqueue", 1),
     "unsubscribe": Audited(to(f"{V1}/topics/unsubscribe", a_subscriber), "subscription"),
     "put schedule": Audited(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.broker.worker_settings import WorkerSettings
 from penstock.testing.conformance.factories import a_worker, claim, some_jobs
 from penstock.web.access import Role
 from tests.web.conftest import Web
@@ -83,3 +84,29 @@ def test_receivers_are_shown_with_their_manager_and_what_they_hold(web: Web, bro
     assert "mailer/node-62 busy running jobs ada pid 71 1 job" in said
     assert "hands out jobs to receivers" in said
     assert f"/jobs/{held.id}" in page.text
+
+
+def test_a_worker_is_changed_from_the_page_and_over_rest(memory_web: Web):
+    memory_web.site.broker.renew([a_worker(id="w-1", group="mail-1", threads=3)])
+    browser = memory_web.browser(Role.OPERATE)
+    assert "Change a worker" in browser.get("/workers").text
+    assert "Change a worker" not in memory_web.browser(Role.VIEW).get("/workers").text
+
+    form = {"worker": "mail-1", "threads": "20", "processes": "", "reason": "backlog"}
+    assert browser.post("/workers/set", data=form).status_code == 303
+    browser.post("/workers/set", data={"worker": "mail-1", "quiet": "yes"})
+    [kept] = memory_web.site.broker.records(WorkerSettings)
+    assert (kept.threads, kept.processes, kept.quiet, kept.author) == (20, None, True, "otto")
+
+    program = memory_web.client(Role.OPERATE)
+    body = {"worker": "mail-1", "async_slots": 50, "quiet": False}
+    assert program.post("/api/v1/workers/set", json=body).json()["async_slots"] == 50
+    [row] = program.get("/api/v1/workers").json()["workers"]
+    assert (row["group"], row["threads"], row["jobs"]) == ("mail-1", 3, [])
+    assert program.post("/api/v1/workers/reset", json={"worker": "mail-1"}).json() == {
+        "reset": True
+    }
+    browser.post("/workers/reset", data={"worker": "mail-1"})
+    assert memory_web.site.broker.records(WorkerSettings) == []
+    denied = memory_web.client(Role.VIEW).post("/api/v1/workers/set", json={"worker": "mail-1"})
+    assert denied.status_code == 403

@@ -14,17 +14,28 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from penstock.broker import queue_options, shard_map
+from penstock.broker import queue_options, shard_map, worker_settings
 from penstock.broker.lake_mark import Mark
 from penstock.broker.queue_options import QueueOptions
 from penstock.broker.shard_map import ShardMap, SplitEnqueue, SplitWrite
+from penstock.broker.worker_settings import WorkerSettings
 from penstock.enqueue import subscription
 from penstock.enqueue.subscription import Subscription
 from penstock.errors import Refused
 from penstock.rules.rule import Rule
 from penstock.schedules.schedule import Schedule
 
-Record = Rule | Schedule | Mark | Subscription | QueueOptions | ShardMap | SplitEnqueue | SplitWrite
+Record = (
+    Rule
+    | Schedule
+    | Mark
+    | Subscription
+    | QueueOptions
+    | ShardMap
+    | SplitEnqueue
+    | SplitWrite
+    | WorkerSettings
+)
 R = TypeVar("R", bound=Record)
 
 
@@ -69,6 +80,16 @@ PLAIN_KINDS = (
         queue_options.event_data,
         queue_options.signed,
         queue_options.rules_of,
+    ),
+    PlainKind(
+        WorkerSettings,
+        "worker",
+        attrgetter("id"),
+        worker_settings.check_settings,
+        worker_settings.replaced,
+        worker_settings.event_data,
+        worker_settings.signed,
+        worker_settings.no_rules,
     ),
     PlainKind(
         ShardMap,

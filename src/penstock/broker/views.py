@@ -27,7 +27,8 @@ QUEUED = b'{"name":"queued","value":{}}'  # data of the event with which a detac
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """One row of history: an attempt that ended (kind "attempt"), or a rarer event.
 
-    Kinds beside it: cancel, retry, delete, signal, rule, queue, schedule, subscription, progress;
+    Kinds beside it: cancel, retry, delete, signal, rule, queue, schedule, subscription, worker (its
+    settings), progress;
     enqueue, backfill, operation, login, login_failed, export and forget_rows, of people (see
     `RECORDED`); event, of a name that the job gives it, and of a detached job "queued" and
     "started"; gauge, see `gauge`; minute, ten_minutes and hour, see `span_stats`; lake, see
@@ -169,6 +170,10 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     stale: int = 0  # outcomes that it sent too late: another attempt held the job by then
     # Jobs that it claimed and put back, uncounted, since it started: by queue, and by the reason.
     put_back: Mapping[str, Mapping[str, int]] = {}
+    group: str = ""  # the name of the worker whose process this is, see `WorkerSettings`
+    threads: int = 0  # how many jobs it may run at a time; 0: it does not say
+    async_slots: int = 0
+    quiet: bool = False  # it claims nothing, as an operator asked
 
     @property
     def state(self) -> str:

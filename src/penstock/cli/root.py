@@ -43,6 +43,7 @@ from penstock.cli import (
     topics,
     verify,
     worker,
+    workers,
 )
 from penstock.cli.options import TAKES_WORDS
 from penstock.cli.quick_command import QuickCommand, take_as_typed
@@ -179,6 +180,7 @@ _add(JOBS, detached.detached)
 _add(JOBS, debug.debug)
 _add(LOOK, dashboard.dashboard)
 _add(LOOK, top.top)
+_add(LOOK, workers.workers)
 _add(LOOK, find.count)
 _add(LOOK, history.history)
 _add(LOOK, schedules.schedules)

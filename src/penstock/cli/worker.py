@@ -8,9 +8,18 @@ import typer
 
 from penstock.cli.options import Json, LogFormat, LogLevel, Profile, Url
 from penstock.errors import Refused
-from penstock.operate.parse_input import parse_duration, parse_names, parse_size
+from penstock.operate.parse_input import (
+    parse_duration,
+    parse_integer,
+    parse_names,
+    parse_pairs,
+    parse_size,
+)
+from penstock.task.option_checks import check_identifier
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.app.app import App
 
 
@@ -31,6 +40,21 @@ def worker(
     processes: Annotated[
         int | None,
         typer.Option(help="Number of child processes.", min=1, show_default="one per core"),
+    ] = None,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Child processes of one queue, as mail=2, in place of --queues and --processes;"
+            " may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help="Its name for `penstock workers`: what is set under it stands for its next start.",
+            show_default="HOST-PID",
+        ),
     ] = None,
     threads: Annotated[int, typer.Option(help="Threads per child process.", min=1)] = 10,
     async_slots: Annotated[
@@ -88,6 +112,11 @@ def worker(
 
     target = target_or_default(target, "worker needs the app: penstock worker myapp:app")
 
+    numbers = parse_queue_numbers(queue)
+    if numbers and (queues is not None or processes is not None):
+        raise Refused("--queue mail=2 says both: leave out --queues and --processes")
+    if numbers and not sum(numbers.values()):
+        raise Refused("--queue: at least one process of one queue, as mail=2")
     log_to_stderr(LogOutput(log_level, log_format))
     with use_store(url, profile):
         import_app(target)  # its errors are shown before anything starts
@@ -106,6 +135,8 @@ def worker(
             log_level=log_level,
             log_format=log_format,
             detached=detached,
+            name=check_worker_name(name),
+            by_queue=numbers,
         )
         app = check_app_url(supervisor.app, url)
         check_tasks(app)
@@ -122,6 +153,20 @@ def worker(
     if json:
         output.print_json({"event": "ended", "code": code})
     raise typer.Exit(code)
+
+
+def parse_queue_numbers(texts: Sequence[str] | None) -> dict[str, int]:
+    """Numbers of processes by queue, of words such as `mail=2`."""
+    pairs = parse_pairs(texts, "--queue")
+    return {
+        check_identifier("queue", queue): parse_integer(number, f"--queue {queue}", 0, 1_000)
+        for queue, number in pairs.items()
+    }
+
+
+def check_worker_name(name: str | None) -> str | None:
+    """The name of a worker; refused if it could not be the name of anything."""
+    return None if name is None else check_identifier("worker", name)
 
 
 def parse_lease(text: str) -> float:

@@ -18,6 +18,7 @@ from penstock.broker.checks import MOST_BODY_BYTES, legible
 from penstock.broker.filter import Filter
 from penstock.broker.lake_mark import Mark
 from penstock.broker.queue_options import Options, QueueOptions, queue_id
+from penstock.broker.worker_settings import WorkerSettings
 from penstock.enqueue.codec import encode_value
 from penstock.enqueue.copy import enqueue_copy
 from penstock.enqueue.ids import Ids, parse_id
@@ -332,6 +333,18 @@ class Actions:
     def drop_queue(self, queue: str, app: str, running: Running, reason: str = "") -> Dropped:
         """Delete the jobs, rules and options of a queue; running jobs are cancelled, or refuse."""
         return QueueDrop(self._broker, queue, app, self.author, self.reason(reason)).run(running)
+
+    # Workers
+
+    @needs(Role.OPERATE, changes=True)
+    def set_worker(self, settings: WorkerSettings, reason: str = "") -> WorkerSettings:
+        """Change numbers of a worker while it runs, quiet or stop it; what is not named stays."""
+        return self._broker.put(settings, self.author, self.reason(reason))
+
+    @needs(Role.OPERATE, changes=True)
+    def reset_worker(self, name: str, reason: str = "") -> bool:
+        """Have a worker be as it was started; False if nothing was set."""
+        return self._broker.clear(WorkerSettings, name, self.author, self.reason(reason))
 
     # Schedules and lakes
 

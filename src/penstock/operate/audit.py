@@ -23,7 +23,7 @@ from penstock.schedules.schedule import RUN_NOW
 
 KINDS = (
     *("cancel", "retry", "delete", "signal", *RECORDED),
-    *("rule", "queue", "schedule", "subscription", "flow", "lake"),
+    *("rule", "queue", "schedule", "subscription", "worker", "flow", "lake"),
 )
 MOST_LOOKED = 5_000  # rows of one read
 _PAGE = 200

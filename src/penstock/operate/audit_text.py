@@ -120,6 +120,15 @@ def _subscription(entry: AuditEntry) -> AuditSentence:
     return AuditSentence(entry.says["says"], f"subscription {entry.says['subscription']}")
 
 
+def _worker(entry: AuditEntry) -> AuditSentence:
+    says = entry.says
+    if says["says"] == "stopped":
+        return AuditSentence("stopped", f"worker {says['worker']}")
+    did = "set" if says["says"] == "set" else "reset the settings of"
+    more = f"to {says['settings']}" if says["says"] == "set" else ""
+    return AuditSentence(did, f"worker {says['worker']}", more)
+
+
 def _lake(entry: AuditEntry) -> AuditSentence:
     says = entry.says
     rows = says.get("rows")
@@ -194,6 +203,7 @@ _SENTENCES = {
     "schedule": _schedule,
     "queue": _queue,
     "subscription": _subscription,
+    "worker": _worker,
     "lake": _lake,
     "forget_rows": _lake,
 }

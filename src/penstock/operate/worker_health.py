@@ -18,8 +18,9 @@ def worker_health(row: WorkerRow, now: float) -> tuple[str, str]:
         return "running", "a process of its own, for one job"
     quiet = now - max(row.claimed_at or 0.0, row.started_at)
     # A worker whose threads are all busy claims nothing, and is healthy.
+    if row.quiet:
+        says = "quiet: it claims nothing, as was asked"
+        return "running" if row.running else "succeeded", says
     if not row.running and quiet > QUIET_SECONDS:
         return "failed", f"idle, and its last successful claim was {duration_text(quiet)} ago"
-    if row.running:
-        return "running", "running jobs"
-    return "succeeded", "waiting for jobs"
+    return ("running", "running jobs") if row.running else ("succeeded", "waiting for jobs")

@@ -109,6 +109,8 @@ ROUTES: tuple[Route, ...] = (
     form_route("record_operation", "/operations/{id}/cancel", "stop", operations.cancel),
     Route("GET", "/live", "live", live.watch, Role.VIEW),
     Route("GET", "/workers", "workers page", workers.show, Role.VIEW, nav="Workers"),
+    form_route("set_worker", "/workers/set", "set worker form", workers.set_worker),
+    form_route("reset_worker", "/workers/reset", "reset worker form", workers.reset_worker),
     Route("GET", "/reports", "reports", reports.show, Role.VIEW, nav="Reports"),
     Route("GET", "/reports/lake", "report of the lake", reports.lake, Role.VIEW),
     Route("GET", "/health", "health", health.show, Role.VIEW, nav="Health"),

@@ -73,6 +73,8 @@ class AsyncHands:
         self._start_check = context.start_check
         self._report = context.report
         self._free = list(range(first_slot, first_slot + count))
+        self._spare: list[int] = []  # slots beyond `count`
+        self._in_use = count  # slots that are free or taken
         self._waiting: deque[Chunk] = deque()
         self._to_report: dict[int, Chunk] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -88,6 +90,27 @@ class AsyncHands:
             )
             self._thread.start()
         self._loop.call_soon_threadsafe(self._accept, chunk)
+
+    def resize(self, count: int) -> None:
+        """Run at most so many jobs from now on; those that run go on."""
+        if self._loop is None:
+            self._set_count(count)
+        else:
+            self._loop.call_soon_threadsafe(self._set_count, count)
+
+    def _set_count(self, count: int) -> None:
+        self.count = count
+        while self._in_use < count:
+            slot = self._spare.pop() if self._spare else self._slots.take_extra()
+            if slot is None:
+                break
+            self._free.append(slot)
+            self._in_use += 1
+        while self._in_use > count and self._free:
+            self._spare.append(self._free.pop())
+            self._in_use -= 1
+        if self._loop is not None:
+            self._start_more()
 
     def interrupt(self, run: AsyncRun, reason: str) -> None:
         """Cancel this job; may be called by any thread."""
@@ -282,7 +305,11 @@ class AsyncHands:
 
     def _release(self, slot: int) -> None:
         self._slots.free(slot)
-        self._free.append(slot)
+        if self._in_use > self.count:
+            self._in_use -= 1
+            self._spare.append(slot)
+        else:
+            self._free.append(slot)
         self._start_more()
 
     def _report_soon(self, chunk: Chunk) -> None:

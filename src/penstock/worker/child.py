@@ -24,6 +24,7 @@ from penstock.app.app import App
 from penstock.app.locate import load_app
 from penstock.app.log_lines import LogOutput, log_to_stderr
 from penstock.app.store_retry import open_when_reachable
+from penstock.worker.capacity import Capacity
 from penstock.worker.last_words import keep_last_words
 from penstock.worker.loop import Worker
 from penstock.worker.outage_log import OutageLog
@@ -51,6 +52,8 @@ class ChildConfig(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str | None = None
     log_format: str = "text"
     detached: bool = False
+    quiet: bool = False
+    group: str = ""
 
 
 def main(config: ChildConfig) -> None:
@@ -81,7 +84,10 @@ def main(config: ChildConfig) -> None:
         retention=config.retention,
         on_stuck=lambda _: None,
         detached="beside" if config.detached else "leave",
+        group=config.group,
     )
+    if config.quiet:
+        worker.change(Capacity(config.threads, config.async_slots, quiet=True))
 
     def stop(number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -115,6 +121,9 @@ def _open_store(app: App, control: int) -> bool:
 def _read_control(control: int, worker: Worker) -> None:
     with os.fdopen(control) as lines:
         for line in lines:
+            if line.startswith("{"):
+                worker.change(msgspec.json.decode(line, type=Capacity))
+                continue
             if line.strip() == "retire":
                 worker.retiring = True
             worker.stop(now=line.strip() == "now")

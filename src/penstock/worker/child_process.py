@@ -8,13 +8,15 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from penstock.app.version import RELEASE
 from penstock.broker.views import WorkerRow
+from penstock.worker.capacity import Capacity
 from penstock.worker.child import ChildConfig
 from penstock.worker.last_words import LastWords
 from penstock.worker.running_slots import Flag, RunningSlots
@@ -34,6 +36,8 @@ class Child:
 
     def __init__(self, config: ChildConfig, slots: RunningSlots, started_at: float) -> None:
         self.id = config.id
+        self.queues = config.queues
+        self.capacity = Capacity(config.threads, config.async_slots, config.quiet)
         self.slots = slots
         self.started_at = started_at
         self.began = monotonic()
@@ -83,8 +87,14 @@ class Child:
     def ready(self) -> bool:
         return bool(self.slots.vitals.flags & Flag.READY)
 
+    def change(self, capacity: Capacity) -> None:
+        """Tell it how much to run from now on, once it reads what it is told."""
+        if self.ready and capacity != self.capacity:
+            self.send(msgspec.json.encode(capacity).decode())
+            self.capacity = capacity
+
     def send(self, word: str) -> None:
-        """Send drain, now or retire; see child.py."""
+        """Send drain, now, retire or a capacity; see child.py."""
         with suppress(OSError):
             os.write(self._control, f"{word}\n".encode())
 
@@ -101,6 +111,17 @@ class Child:
             self.pulse, self.pulse_at = pulse, now
         return now - self.pulse_at
 
+    def is_cut_off(self, now: float, reaching_since: float | None, silence: float) -> bool:
+        """Whether it alone has not reached the store for long, and it is not frozen.
+
+        Its lease, which its supervisor renews, would hold its jobs for ever. `reaching_since`: when
+        the supervisor began to reach the store, if it does.
+        """
+        vitals = self.slots.vitals
+        if reaching_since is None or not vitals.flags & Flag.READY or self.leave_until is not None:
+            return False
+        return now - max(reaching_since, self.pulsing_since, vitals.reached_at) >= silence
+
     def close(self) -> None:
         self.process.wait()
         os.close(self._control)
@@ -116,10 +137,10 @@ def row_of(child: Child, app: App, config: ChildConfig) -> WorkerRow:
         app=app.name,
         tasks=app.known_tasks(detached=False),
         tags=frozenset(config.tags),
-        queues=config.queues,
+        queues=child.queues,
         host=socket.gethostname(),
         pid=child.pid,
-        lease=config.lease or app.queues.lease(config.queues),
+        lease=config.lease or app.queues.lease(child.queues),
         started_at=child.started_at,
         penstock=RELEASE,
         code=app.code,
@@ -128,4 +149,21 @@ def row_of(child: Child, app: App, config: ChildConfig) -> WorkerRow:
         began=child.slots.began(),
         stale=vitals.stale,
         put_back=child.slots.put_backs(),
+        group=config.group,
+        **msgspec.structs.asdict(child.capacity),
     )
+
+
+def last_answer(children: Sequence[Child]) -> float:
+    """When the store last answered one of them, by the monotonic clock; 0: none."""
+    return max(
+        (child.slots.vitals.answered_at for child in list(children) if child.ready), default=0.0
+    )
+
+
+def children_state(children: Sequence[Child]) -> list[dict[str, Any]]:
+    """How each of them is doing, for probes."""
+    return [
+        {"pid": child.pid, "id": child.id, **child.slots.vitals._asdict()}
+        for child in list(children)
+    ]

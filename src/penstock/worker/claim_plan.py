@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from penstock.job import Job
 from penstock.worker.batch_gathering import BatchSize, Gathering
+from penstock.worker.capacity import Capacity
 from penstock.worker.chunk import Chunk, ClaimGroup
 from penstock.worker.claim_size import ClaimSize
 
@@ -85,6 +86,7 @@ class ClaimPlan:
         self._async_slots = async_slots
         self._claim_sizes: dict[str, ClaimSize] = {}
         self._wait_until = 0.0
+        self._quiet = False
 
     def set_tasks(
         self, modes: Mapping[str, str], batches: Mapping[str, BatchSize] | None = None
@@ -93,9 +95,15 @@ class ClaimPlan:
         self._modes = modes
         self.gathering.sizes = batches or {}
 
+    def resize(self, capacity: Capacity) -> None:
+        """Have room for so many from now on."""
+        self._threads, self._async_slots = capacity.threads, capacity.async_slots
+        self._quiet = capacity.quiet
+        self._claim_sizes.clear()  # learned from another number of hands
+
     def requests(self, now: float) -> list[ClaimRequest]:
         """The claims worth making now, those for free hands first."""
-        if self.hold_off_until(now):
+        if self._quiet or self.hold_off_until(now):
             return []
         hands, slots, ahead, any_kind, batches = self.kinds
         free = {"hands": self._threads - self.busy, "slots": self._async_slots - self.async_jobs}

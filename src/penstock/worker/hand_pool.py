@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from penstock.worker.async_hands import AsyncHands
+from penstock.worker.capacity import Capacity
 from penstock.worker.chunk import Chunk
 from penstock.worker.hand_context import HandContext
 from penstock.worker.hands import Hands, all_in
@@ -37,6 +38,11 @@ class HandPool:
             self._async_hands.give(chunk)
         else:
             self._hands.chunks.put(chunk)
+
+    def resize(self, capacity: Capacity) -> None:
+        """Run so many jobs at a time from now on; those that run go on."""
+        self._hands.resize(capacity.threads)
+        self._async_hands.resize(capacity.async_slots)
 
     def settled(self, chunk: Chunk) -> None:
         """The chunk's outcomes are stored: slots that were kept until then are free."""

@@ -48,8 +48,10 @@ class Hands:
         self.context = context
         self.count = count
         self.chunks: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
-        self.hands: list[Hand] = []
+        self.hands: list[Hand] = []  # replaced as a whole, so that any thread may read it
         self.processes = IdleProcesses()
+        self._changing = threading.Lock()
+        self._spare: list[int] = []  # slots of hands that have ended
 
     def start(self) -> None:
         self.hands = [Hand(self, index) for index in range(self.count)]
@@ -58,18 +60,47 @@ class Hands:
 
     def replace(self, hand: Hand) -> None:
         """Start a new hand in place of one whose job does not end."""
-        self.hands[hand.index] = fresh = Hand(self, hand.index)
+        fresh = Hand(self, hand.index)
+        with self._changing:
+            self.hands = [fresh if each is hand else each for each in self.hands]
         fresh.start()
+
+    def resize(self, count: int) -> None:
+        """Have so many hands from now on; those that are too many end when they are free."""
+        with self._changing:
+            for _ in range(self.count - count):
+                self.chunks.put(None)
+            more = [Hand(self, slot) for slot in self._slots_for(count - self.count)]
+            self.hands = [*self.hands, *more]
+            self.count = count
+        for hand in more:
+            hand.start()
+
+    def _slots_for(self, number: int) -> list[int]:
+        slots: list[int] = []
+        while len(slots) < number:
+            slot = self._spare.pop() if self._spare else self.context.slots.take_extra()
+            if slot is None:
+                break
+            slots.append(slot)
+        return slots
+
+    def ended(self, hand: Hand) -> None:
+        """A hand was one too many, and has ended: its slot is free."""
+        with self._changing:
+            self.hands = [each for each in self.hands if each is not hand]
+            self._spare.append(hand.index)
 
     def close(self, timeout: float) -> bool:
         """End every hand; False if one is still busy after this many seconds."""
-        for _ in self.hands:
+        hands = self.hands
+        for _ in hands:
             self.chunks.put(None)
         until = monotonic() + timeout
-        for hand in self.hands:
+        for hand in hands:
             hand.join(max(0.0, until - monotonic()))
         self.processes.close()
-        return not any(hand.is_alive() for hand in self.hands)
+        return not any(hand.is_alive() for hand in hands)
 
 
 class Hand(threading.Thread):
@@ -113,6 +144,7 @@ class Hand(threading.Thread):
             if self._process is not None:
                 self._hands.processes.put(self._process)
                 self._process = None
+        self._hands.ended(self)
 
     def interrupt(self, job: Job[Any], reason: str) -> bool:
         """End this job, and no other, if this hand still has it."""

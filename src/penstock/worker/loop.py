@@ -29,6 +29,7 @@ from penstock.broker.views import WorkerRow
 from penstock.enqueue.tracing import told_settled
 from penstock.errors import Refused
 from penstock.job import Job, put_back
+from penstock.worker.capacity import Capacity
 from penstock.worker.chunk import Chunk
 from penstock.worker.claim_plan import ClaimPlan, ClaimRequest
 from penstock.worker.drain_check import anything_left
@@ -90,11 +91,13 @@ class Worker:
         retention: float | None = RETENTION_SECONDS,
         on_stuck: Callable[[str], None] | None = None,
         detached: Detached = "leave",
+        group: str = "",
     ) -> None:
         if threads < 1 or async_slots < 1:
             raise Refused(f"a worker needs at least one of each: {threads=}, {async_slots=}")
         self.app = app
         self.broker = app.broker
+        self._group, self._capacity = group, Capacity(threads, async_slots)
         self._host = socket.gethostname()  # once: the call releases the interpreter
         self.id = id or f"{self._host}-{os.getpid()}-{secrets.token_hex(3)}"
         self.queues = None if queues is None else tuple(sorted(queues))
@@ -112,7 +115,7 @@ class Worker:
         self._stop = StopPhases(grace)
         self._own_slots = slots is None
         self._slots = slots or RunningSlots(threads + async_slots)
-        self._done: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[Chunk | Capacity | None] = queue.SimpleQueue()
         self._listening = False
         self._start_check = StartCheck(self.broker)
         self._store = StoreCalls(self.broker, self.health, told_settled(app))
@@ -166,7 +169,14 @@ class Worker:
             began=self._began,
             stale=self._store.stale,
             put_back=self._store.put_backs.by_queue,
+            group=self._group,
+            **msgspec.structs.asdict(self._capacity),
         )
+
+    def change(self, capacity: Capacity) -> None:
+        """Run so many jobs at a time from now on, or claim nothing; what runs goes on."""
+        self._done.put(capacity)
+        self.broker.wake()
 
     def stop(self, *, now: bool = False) -> None:
         """Claim nothing more and end; a second call, or `now`: put back what runs at once.
@@ -248,12 +258,7 @@ class Worker:
         if stop.phase and not (self._claims.live or self._outbox.pairs):
             stop.phase = Phase.OVER
         if stop.phase is Phase.LEAVING and stop.over():
-            log.error(
-                "worker %s exits with %d outcomes that the store did not take: these jobs run "
-                "again when its lease ends",
-                self.id,
-                len(self._outbox.pairs),
-            )
+            self._outbox.log_left(self.id)
             stop.phase = Phase.OVER
 
     def _renew_and_upkeep(self, now: float) -> bool:
@@ -355,9 +360,13 @@ class Worker:
         for kind in self._claims.kinds if asked_all else (request.kind,):
             kind.record_answer(now, len(jobs), request.limit, poll)
 
-    def _collect(self, chunk: Chunk | None) -> None:
+    def _collect(self, chunk: Chunk | Capacity | None) -> None:
         """Take over the outcomes of a chunk, and give away what its hand has not started."""
-        if chunk is None:
+        if isinstance(chunk, Capacity):
+            self._capacity = chunk
+            self._claims.resize(chunk)
+            self._pool.resize(chunk)
+        if chunk is None or isinstance(chunk, Capacity):
             return
         now = monotonic()
         count = self._outbox.take(chunk, now)

@@ -5,6 +5,7 @@ They are kept until the store has answered, however long that takes.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -15,6 +16,8 @@ from penstock.worker.store_calls import Pair
 FLUSH_SECONDS = 0.003  # how long outcomes are collected when no claim can carry them
 LEFT_SECONDS = 1.0  # until outcomes are sent again whose server is away, while others are not
 _FLUSH_AT = 256
+
+log = logging.getLogger("penstock.worker")
 
 
 class Outbox:
@@ -53,6 +56,14 @@ class Outbox:
     def waits(self, now: float) -> bool:
         """Whether there are outcomes for a call that is made anyway."""
         return bool(self.pairs) and (len(self.pairs) > self._left or now >= self.flush_at)
+
+    def log_left(self, worker: str) -> None:
+        log.error(
+            "worker %s exits with %d outcomes that the store did not take: these jobs run again "
+            "when its lease ends",
+            worker,
+            len(self.pairs),
+        )
 
     def sent(self, left: Sequence[Pair] = (), now: float = 0.0) -> list[tuple[Chunk, int]]:
         """All outcomes but those `left` are settled. Returns the number of jobs of each chunk."""

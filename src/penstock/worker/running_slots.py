@@ -182,6 +182,13 @@ class RunningSlots:
             slots.append(slot)
         return slots
 
+    def take_extra(self) -> int | None:
+        """A slot for a further thread, or for a further job of the event loop; None: no more."""
+        try:
+            return self._extra.popleft()
+        except IndexError:
+            return None
+
     def free_extra(self, slots: Sequence[int]) -> None:
         for slot in slots:
             self.free(slot)

@@ -14,7 +14,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -27,12 +27,17 @@ from penstock.broker.call_deadline import CallDeadline
 from penstock.broker.values import RETENTION_SECONDS
 from penstock.broker.views import WorkerRow
 from penstock.errors import Refused
-from penstock.job import State
-from penstock.run.attempt import timed_out
+from penstock.worker.capacity import Capacity, LiveSettings, Queues
 from penstock.worker.child import ChildConfig
-from penstock.worker.child_process import FROZEN_SECONDS, Child, row_of
+from penstock.worker.child_process import (
+    FROZEN_SECONDS,
+    Child,
+    children_state,
+    last_answer,
+    row_of,
+)
 from penstock.worker.dead_workers import DeadWorkers
-from penstock.worker.failure_log import FailureLog
+from penstock.worker.frozen_child import settle_timed_out
 from penstock.worker.health import RED_AFTER, Answer
 from penstock.worker.job_process import describe_exit
 from penstock.worker.lease_renewal import LeaseRenewal
@@ -70,6 +75,8 @@ class Supervisor:
     `run` returns the exit code: 0 stopped or drained, 1 the store was away at the end, 70 no child
     could start. A store that is away at the start is waited for. `max_memory` is in bytes, per
     child: one above it drains and is replaced. `health_port` serves /live and /ready on loopback.
+    `by_queue`: so many children for each of these queues, in place of `processes` and `queues`.
+    Under `name` operators change numbers while it runs (`capacity.py`).
     A child that has not reached the store for `silence` seconds, while the supervisor does, is
     replaced. `detached` is how many detached jobs run here at a time, if the app has such tasks.
     """
@@ -94,10 +101,18 @@ class Supervisor:
         log_level: str | None = None,
         log_format: str = "text",
         detached: int = DETACHED_PROCESSES,
+        name: str | None = None,
+        by_queue: Mapping[str, int] | None = None,
     ) -> None:
         self.target = target
         self.app: App = load_app(target)
-        self.processes = processes or os.cpu_count() or 1
+        numbers: dict[Queues, int] = {
+            (queue,): number for queue, number in (by_queue or {}).items()
+        }
+        served = None if queues is None else tuple(sorted(queues))
+        if not numbers:
+            numbers = {served: processes or os.cpu_count() or 1}
+        self.processes = sum(numbers.values())
         if self.processes < 1 or threads < 1 or async_slots < 1:
             raise Refused(
                 f"a worker needs at least one of each: {processes=}, {threads=}, {async_slots=}"
@@ -112,7 +127,7 @@ class Supervisor:
             words=-1,
             threads=threads,
             async_slots=async_slots,
-            queues=None if queues is None else tuple(sorted(queues)),
+            queues=tuple(sorted(by_queue)) if by_queue else served,
             tags=tuple(sorted(tags)),
             lease=lease,
             grace=grace,
@@ -121,6 +136,10 @@ class Supervisor:
             log_level=log_level,
             log_format=log_format,
             detached=bool(detached and self.app.known_tasks(detached=True)),
+            group=name or f"{socket.gethostname()}-{os.getpid()}",
+        )
+        self._settings = LiveSettings(
+            self._config.group, Capacity(threads, async_slots), numbers, named=bool(name)
         )
         self._detached = detached
         self._launcher: Launcher | None = None
@@ -132,7 +151,6 @@ class Supervisor:
         self._stops_passed_on = 0  # of those, how many the children know of
         self._leave_until = 0.0
         self._deadline = CallDeadline()  # of its calls to the store, once it stops
-        self._wanted_children = self.processes
         self._start_at = 0.0
         self._pause = _PAUSE_FIRST
         self._failed_starts = 0
@@ -225,13 +243,17 @@ class Supervisor:
             log.warning("the store answers: work begins")
         self._waits_for = None
         self._checked_at = monotonic()
+        self._settings.began_at = self.app.broker.clock.now()
         return True
 
     def _supervise(self) -> int:
         while True:
             now = monotonic()
+            if self._settings.apply():
+                self.stop()
             self._pass_on_stop(now)
             self._start_missing_children(now)
+            self._change_children(now)
             if now - self._checked_at > 5 * _CHECK_SECONDS:
                 # This process was suspended: its children's pulses were not looked at meanwhile.
                 for child in self.children:
@@ -264,17 +286,13 @@ class Supervisor:
             time.sleep(_CHECK_SECONDS)
 
     def _start_launcher(self) -> Launcher:
-        from penstock.worker.detached.launcher import Launcher
-        from penstock.worker.detached.state_folder import StateFolder, state_folder
+        from penstock.worker.detached.launcher import start_launcher
 
-        folder = StateFolder(state_folder(self.app.resolved_url.url))
-        folder.make()
-        launcher = Launcher(self.app, self._config, folder, self._detached)
-        launcher.start()
-        return launcher
+        return start_launcher(self.app, self._config, self._detached, self._settings)
 
     def _is_drained(self) -> bool:
-        return self._wanted_children <= 0 and (self._launcher is None or self._launcher.drained)
+        launched = self._launcher is None or self._launcher.drained
+        return self._settings.all_drained and launched
 
     def _pass_on_stop(self, now: float) -> None:
         if self._stops <= self._stops_passed_on:
@@ -300,12 +318,12 @@ class Supervisor:
             child.leave_until = self._leave_until
 
     def _start_missing_children(self, now: float) -> None:
-        missing = self._wanted_children - sum(not child.retired for child in self.children)
         if self.draining or now < self._start_at:
             return
-        for _ in range(missing):
+        capacity = msgspec.structs.asdict(self._settings.capacity)
+        for queues in self._settings.missing(self._serving()):
             name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-            config = msgspec.structs.replace(self._config, id=name)
+            config = msgspec.structs.replace(self._config, id=name, queues=queues, **capacity)
             try:
                 slots = self._slots_files.make(name, config.threads + config.async_slots)
                 child = Child(config, slots, self.app.broker.clock.now())
@@ -318,6 +336,21 @@ class Supervisor:
                 return
             self.children.append(child)
             log.info("child %d started, as worker %s", child.pid, child.id)
+
+    def _serving(self) -> list[Queues]:
+        return [child.queues for child in self.children if not child.retired]
+
+    def _change_children(self, now: float) -> None:
+        """Tell the children how much to run, and have those that are too many end."""
+        surplus = self._settings.surplus(self._serving())
+        for child in reversed(self.children):
+            if child.retired or self.draining:
+                continue
+            if surplus[child.queues] > 0 and child.ready:
+                surplus[child.queues] -= 1
+                child.send("retire")
+                self._retire(child, now)
+            child.change(self._settings.capacity)
 
     def _check_child(self, child: Child, now: float) -> None:
         code = child.process.poll()
@@ -338,7 +371,7 @@ class Supervisor:
             if overdue:
                 self._kill_frozen(child, overdue)
                 return
-        elif self._is_cut_off(child, now):
+        elif child.is_cut_off(now, self._reaching_since, self._silence):
             log.error(
                 "child %d has not reached the store for %g s, though this process reaches it: it "
                 "is killed and replaced, and the jobs it runs count a lapse",
@@ -358,17 +391,9 @@ class Supervisor:
         if self._max_memory is not None and now >= self._memory_at:
             self._check_memory(now)
 
-    def _is_cut_off(self, child: Child, now: float) -> bool:
-        """Whether it alone has not reached the store for long, and it is not frozen.
-
-        Its lease, which is renewed here, would hold its jobs for ever.
-        """
-        reaching_since = None if self._renewal is None else self._renewal.reaching_since
-        vitals = child.slots.vitals
-        if reaching_since is None or not vitals.flags & Flag.READY or child.leave_until is not None:
-            return False
-        since = max(reaching_since, child.pulsing_since, vitals.reached_at)
-        return now - since >= self._silence
+    @property
+    def _reaching_since(self) -> float | None:
+        return None if self._renewal is None else self._renewal.reaching_since
 
     def _check_memory(self, now: float) -> None:
         self._memory_at = now + _MEMORY_SECONDS
@@ -403,23 +428,9 @@ class Supervisor:
         child.process.wait()
         for held in overdue:
             try:
-                self._settle_timed_out(held)
+                settle_timed_out(self.app, held)
             except Exception as error:
                 self._outage.log(error)
-
-    def _settle_timed_out(self, held: HeldJob) -> None:
-        broker = self.app.broker
-        job = broker.get(held.id)
-        task = None if job is None else self.app.task_named(job.task)
-        if job is None or task is None or job.state is not State.RUNNING:
-            return
-        job = msgspec.structs.replace(job, attempt=held.attempt)
-        now = broker.clock.now()
-        ran = monotonic() - held.deadline + (task.timeout_of(job) or 0.0)
-        outcome = timed_out(task, job, now, now - ran, "it held the interpreter")
-        broker.settle([(job, outcome)])
-        FailureLog(self.app).log(job, outcome)
-        self.app.end_hooks.call("timed_out", job, outcome)
 
     def _child_ended(self, child: Child, code: int, now: float) -> None:
         self.children.remove(child)
@@ -430,7 +441,7 @@ class Supervisor:
         leaving = self.draining or child.retired or flags & (Flag.RETIRING | Flag.DRAINED)
         clean = code == 0 and bool(leaving)
         if clean and flags & Flag.DRAINED:
-            self._wanted_children -= 1
+            self._settings.drained(child.queues)
         # Jobs of a child that exited as asked, or that was killed from here, have not failed; but
         # an at-most-once job that had begun must not begin again.
         begun = [job for job in held if job.at_most_once or not (clean or child.killed_by_us)]
@@ -464,6 +475,8 @@ class Supervisor:
     def _lease(self) -> float:
         """The lease of the children, as their queues have it now."""
         app, own = self.app, self._config.lease
+        with suppress(Exception):
+            self._settings.refresh(app.broker)
         if own is None:
             with suppress(Exception):  # the renewal that follows says what is wrong
                 app.queues.refresh(app.broker, app.name, app.broker.traits.rules_version())
@@ -477,16 +490,9 @@ class Supervisor:
         return waits or monotonic() - self._checked_at < self._red_after, self._state()
 
     def _ready(self) -> Answer:
-        now = monotonic()
-        answered = max(
-            (child.slots.vitals.answered_at for child in list(self.children) if child.ready),
-            default=0.0,
-        )
-        return not self.draining and now - answered < self._red_after, self._state()
+        recent = monotonic() - last_answer(self.children) < self._red_after
+        return not self.draining and recent, self._state()
 
     def _state(self) -> dict[str, Any]:
-        children = [
-            {"pid": child.pid, "id": child.id, **child.slots.vitals._asdict()}
-            for child in list(self.children)
-        ]
+        children = children_state(self.children)
         return {"draining": self.draining, "waits_for": self._waits_for, "children": children}

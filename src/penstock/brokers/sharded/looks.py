@@ -24,7 +24,7 @@ from penstock.flows.flow import FlowPage, FlowRow, JobOutput
 from penstock.job import Job
 
 MOST_FOUND = 1000
-_ON_ALL = ("rule", "subscription", "queue")  # kinds of rows that every shard writes alike
+_ON_ALL = ("rule", "subscription", "queue", "worker")  # kinds of rows that every shard writes alike
 
 
 class ShardedLooks:

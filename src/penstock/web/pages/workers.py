@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from starlette.responses import Response
@@ -10,13 +11,16 @@ from starlette.responses import Response
 from penstock.app.version import RELEASE, age_order
 from penstock.broker.filter import Filter
 from penstock.broker.views import WorkerRow
+from penstock.broker.worker_settings import WorkerSettings
 from penstock.job import Job, State
+from penstock.operate.parse_input import parse_integer
 from penstock.operate.worker_health import worker_health
 from penstock.web.request import WebRequest
 
 MOST_WORKERS = 500
 MOST_HELD = 100  # running jobs that are shown, of all workers together
 MOST_NAMED = 3  # and of one worker
+MOST_GROUPS = 50  # workers that can be changed from the page
 
 
 class WorkerView(NamedTuple):
@@ -56,7 +60,42 @@ def show(request: WebRequest) -> Response:
         here=RELEASE,
         ready=0 if rows else sum(count.ready for count in store.count()),
         most_named=MOST_NAMED,
+        groups=_groups(rows),
     )
+
+
+def _groups(rows: list[WorkerRow]) -> list[tuple[str, bool]]:
+    """The names under which live workers are changed, and whether they are quiet."""
+    quiet: dict[str, bool] = {}
+    for row in rows:
+        if row.group and row.alive:
+            quiet[row.group] = quiet.get(row.group, True) and row.quiet
+    return sorted(quiet.items())[:MOST_GROUPS]
+
+
+def set_worker(request: WebRequest) -> Response:
+    form = request.form()
+    settings = WorkerSettings(
+        worker=form.get("worker", ""),
+        threads=_number(form, "threads"),
+        async_slots=_number(form, "async_slots"),
+        processes=_number(form, "processes"),
+        quiet={"yes": True, "no": False}.get(form.get("quiet", "")),
+        stop=form.get("stop") == "yes",
+    )
+    request.store.set_worker(settings, form.get("reason", ""))
+    return request.go("/workers")
+
+
+def reset_worker(request: WebRequest) -> Response:
+    form = request.form()
+    request.store.reset_worker(form.get("worker", ""), form.get("reason", ""))
+    return request.go("/workers")
+
+
+def _number(form: Mapping[str, str], name: str) -> int | None:
+    text = form.get(name, "").strip()
+    return parse_integer(text, name.replace("_", " "), 1, 5_000) if text else None
 
 
 _ORDER = ("failed", "running", "ready", "succeeded")

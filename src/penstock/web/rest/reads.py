@@ -19,6 +19,7 @@ from penstock.operate.refusals import NotFound
 from penstock.operate.sentences import no_such_flow_text
 from penstock.operate.to_json import RuleJson, iso, rule_json
 from penstock.operate.trends import Trend, TrendFilter
+from penstock.operate.worker_settings import jobs_by_worker
 from penstock.rules.rule import RuleKind, rule_over
 from penstock.web.request import WebRequest
 
@@ -60,6 +61,11 @@ class WorkerJson(msgspec.Struct):
     pid: int
     alive: bool
     running: int
+    group: str  # the name of the worker whose process this is
+    threads: int
+    async_slots: int
+    quiet: bool
+    jobs: list[str]  # ids of what it runs now
     queues: list[str] | None
     tags: list[str]
     tasks: dict[str, int]
@@ -190,6 +196,7 @@ def queues(request: WebRequest) -> Queues:
 
 
 def workers(request: WebRequest) -> Workers:
+    held = jobs_by_worker(request.store.find)
     return Workers(
         [
             WorkerJson(
@@ -198,6 +205,11 @@ def workers(request: WebRequest) -> Workers:
                 row.pid,
                 row.alive,
                 row.running,
+                row.group,
+                row.threads,
+                row.async_slots,
+                row.quiet,
+                [job.id for job in held.get(row.id, [])],
                 None if row.queues is None else list(row.queues),
                 sorted(row.tags),
                 dict(row.tasks),

@@ -17,6 +17,7 @@ from penstock.operate.roles import OPERATIONS, Role
 from penstock.operate.rule_fields import CLEAR_OPERATIONS
 from penstock.operate.to_json import JobJson
 from penstock.operate.trends import Trend, TrendFilter
+from penstock.operate.worker_settings import WorkerSettingsJson
 from penstock.rules.rule import RuleKind
 from penstock.schedules.status import ScheduleJson
 from penstock.task.dataset_plan import PipelineRun
@@ -32,6 +33,7 @@ from penstock.web.rest import (
     rules,
     schedules,
     topics,
+    workers,
 )
 from penstock.web.route import Parameter, Route
 
@@ -191,6 +193,22 @@ REST: tuple[Route, ...] = (
         *(Parameter(name, _Text, f"Only this {name}.") for name in TrendFilter._fields),
     ),
     _get("/workers", "workers", reads.workers, "Every worker.", reads.Workers),
+    _post(
+        "/workers/set",
+        "set worker",
+        workers.set_worker,
+        "Change a running worker: threads, async slots, processes, quiet, stop.",
+        WorkerSettingsJson,
+        workers.SetWorker,
+    ),
+    _post(
+        "/workers/reset",
+        "reset worker",
+        workers.reset_worker,
+        "Have a worker be as it was started.",
+        workers.WasReset,
+        workers.ResetWorker,
+    ),
     _get("/rules", "rules", reads.rules, "Every rule.", reads.Rules),
     _get(
         "/flows",

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from penstock.worker.detached.adoption import RETRY_SECONDS, WatchedProcess, Wat
 from penstock.worker.detached.after_crash import made_progress, with_full_crash_budget
 from penstock.worker.detached.exit_codes import Exit
 from penstock.worker.detached.keeper import KeeperConfig
-from penstock.worker.detached.state_folder import StateFolder
+from penstock.worker.detached.state_folder import StateFolder, state_folder
 from penstock.worker.detached.systemd_unit import start_method
 from penstock.worker.drain_check import anything_left
 from penstock.worker.hint_backoff import HintBackoff
@@ -37,12 +38,14 @@ from penstock.worker.outage_log import OutageLog
 
 if TYPE_CHECKING:
     from penstock.app.app import App
+    from penstock.worker.capacity import LiveSettings
     from penstock.worker.child import ChildConfig
 
 _COMMAND = (sys.executable, "-m", "penstock.worker", "keep")
 _START_SECONDS = 60.0  # for a keeper to get so far that it renews its row itself
 _ENDED_SECONDS = 1.0  # between two tries to see to the jobs of processes that have ended
 _COUNT_SECONDS = 0.1
+_QUIET_SECONDS = 1.0  # between two looks whether it is to claim again
 _REMOVE_FILES_SECONDS = 3600.0
 _LOG_EVERY = 60.0
 _MOST_EVENTS = 1000  # of the history that are read to tell whether a job made progress
@@ -60,6 +63,7 @@ class Launcher(threading.Thread):
         config: ChildConfig,
         folder: StateFolder,
         limit: int,
+        quiet: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(name="penstock-launcher", daemon=True)
         self.drained = False
@@ -69,6 +73,7 @@ class Launcher(threading.Thread):
         self._lease = config.lease or app.queues.lease(config.queues)
         self._folder = folder
         self._limit = limit
+        self._quiet = quiet  # whether nothing is to be claimed
         self._processes = WatchedProcesses(app, folder, self._lease)
         self._host = socket.gethostname()
         self._started_at = self._broker.clock.now()
@@ -111,7 +116,9 @@ class Launcher(threading.Thread):
         if now >= self._remove_files_at:
             self._remove_files_at = now + _REMOVE_FILES_SECONDS
             self._remove_files()
-        if len(self._processes.running) >= self._limit:
+        if self._quiet():
+            self._sleep(min(self._until_due(now), _QUIET_SECONDS))
+        elif len(self._processes.running) >= self._limit:
             self._sleep(self._until_due(now))
         elif now >= self._claim_at and self._can_write() and self._claim():
             self._hints.found()
@@ -287,3 +294,12 @@ class Launcher(threading.Thread):
             penstock=RELEASE,
             code=self._app.code,
         )
+
+
+def start_launcher(app: App, config: ChildConfig, limit: int, settings: LiveSettings) -> Launcher:
+    """The launcher of a supervisor, started."""
+    folder = StateFolder(state_folder(app.resolved_url.url))
+    folder.make()
+    launcher = Launcher(app, config, folder, limit, lambda: settings.capacity.quiet)
+    launcher.start()
+    return launcher
