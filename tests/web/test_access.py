@@ -26,7 +26,11 @@ from penstock.web.routes import ROUTES
 from penstock.web.serve import TOKENS, load_or_make_tokens
 from tests.web.conftest import TYPED, Web
 
-OPEN = {("POST", "/enter"), ("GET", "/static/style.css")}
+OPEN = {
+    *(("POST", "/enter"), ("GET", "/static/style.css")),
+    # 401 where people do not log in at a provider
+    *(("GET", "/oidc/begin"), ("GET", "/oidc/back")),
+}
 A, B = "4c1e7a90b2d35f68e0c4a1b79d2f6e83", "b7d04f2a9c618e35d1f0a4c7b2968e5d"
 A_JOB = "0190a6c4-5e1f-7000-8000-00000a1b2000"
 

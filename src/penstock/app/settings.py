@@ -11,6 +11,8 @@
     url = "sqlite:////var/lib/shop/jobs.db"
     key_file = "/run/secrets/shop.key"   # or PENSTOCK_KEY_FILE: see app.key_file
 
+    [dashboard.oidc]                 # where people log in: see web.oidc_settings
+
     [alerts]                         # what `penstock dashboard` watches: see operate.alerts
 
 Paths are anchored at the project of the file that makes the App, never at the directory that a
@@ -44,6 +46,7 @@ class ResolvedUrl(NamedTuple):
     url: str
     source: str
     key_file: Path | None = None
+    is_default: bool = False  # nobody said where
 
 
 def resolve_url(
@@ -68,7 +71,8 @@ def resolve_url(
             f"PENSTOCK_PROFILE={profile_name}, but there is no {SETTINGS_FILE} at or above {root}:"
             " PENSTOCK_SETTINGS=FILE names one elsewhere"
         )
-    return ResolvedUrl(anchor("sqlite:///penstock.db", root), f"the default, beside {root}")
+    url = anchor("sqlite:///penstock.db", root)
+    return ResolvedUrl(url, f"the default, beside {root}", is_default=True)
 
 
 def resolve_app_name(beside: Path | None = None) -> tuple[str, str]:
@@ -99,6 +103,15 @@ def alert_settings() -> tuple[dict[str, Any], Path | None]:
     table: Any = {} if file is None else _settings(file).get("alerts", {})
     if not isinstance(table, dict):
         raise Refused(f'{file}: alerts is a table: [alerts.late] and wait = "5m" below it')
+    return cast("dict[str, Any]", table), file
+
+
+def dashboard_settings() -> tuple[dict[str, Any], Path | None]:
+    """The table [dashboard] of penstock.toml, and the file: how people log in."""
+    file = _settings_file(None)
+    table: Any = {} if file is None else _settings(file).get("dashboard", {})
+    if not isinstance(table, dict) or not set(cast("dict[str, Any]", table)) <= {"oidc"}:
+        raise Refused(f"{file}: dashboard is a table with one entry: [dashboard.oidc]")
     return cast("dict[str, Any]", table), file
 
 

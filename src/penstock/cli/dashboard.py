@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.app.app import App
     from penstock.broker.protocol import Broker
     from penstock.operate.alert_watch import AlertWatch
+    from penstock.web.oidc import OidcLogin
     from penstock.web.serve import DashboardServer, DashboardTokens
     from penstock.web.site import Dashboard
     from penstock.web.store_opening import StoreOpening
@@ -92,7 +93,7 @@ def dashboard(
     Example: penstock dashboard --read-only
     """
     from penstock.app.log_lines import LogOutput, log_to_stderr
-    from penstock.app.settings import alert_settings, mask
+    from penstock.app.settings import alert_settings, dashboard_settings, mask
     from penstock.cli.store_choice import (
         check_not_memory,
         opener,
@@ -118,11 +119,12 @@ def dashboard(
 
     tls = load_tls(tls_certificate, tls_key)
     settings = parse_alerts(*alert_settings())
+    oidc = _oidc(*dashboard_settings())
 
     def serve(open_store: Callable[[], Broker], where: str, app: App | None) -> None:
         keys = load_or_make_tokens(where, author(), file=token_file, anew=new_token)
-        check_bind(bind, keys, tls=tls, plain_http=plain_http)
-        access = Tokens(keys.tokens)
+        check_bind(bind, keys, tls=tls, plain_http=plain_http, oidc=oidc is not None)
+        access = Tokens(keys.tokens, oidc=oidc)
         opening = StoreOpening(open_store, app)
         alerts = AlertWatch(settings, lambda: opening.broker, mask(where))
         site = dashboard(
@@ -163,6 +165,24 @@ def dashboard(
             serve(lambda: app.broker, app.resolved_url.url, app)
         finally:
             app.close()
+
+
+def _oidc(table: Mapping[str, Any], file: Path | None) -> OidcLogin | None:
+    """Login at the provider that penstock.toml names."""
+    from importlib.util import find_spec
+
+    from penstock.web.oidc_settings import parse_oidc
+
+    settings = parse_oidc(table.get("oidc"), file)
+    if settings is None:
+        return None
+    if find_spec("jwt") is None:
+        from penstock.errors import Refused
+
+        raise Refused(f"{file}: [dashboard.oidc] needs PyJWT: pip install 'penstock-queue[oidc]'")
+    from penstock.web.oidc import OidcLogin
+
+    return OidcLogin(settings)
 
 
 def _run(

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.requests import Request
@@ -19,6 +20,9 @@ from starlette.requests import Request
 from penstock.app.token_text import HASHED, hash_in, hash_token, read_token_file
 from penstock.errors import Refused
 from penstock.operate.roles import Person, Role
+
+if TYPE_CHECKING:
+    from penstock.web.oidc import OidcLogin
 
 SESSION_SECONDS = 12 * 3600.0
 MOST_SESSIONS = 20  # of one person: more end that person's oldest, and nobody else's
@@ -84,11 +88,16 @@ def read_tokens(file: Path, *, follow: bool = True) -> list[Token]:
 
 
 class Tokens:
-    """Access by token, or by the session cookie that a browser got for one."""
+    """Access by token, or by the session cookie that a browser got for one or at a provider."""
 
     def __init__(
-        self, tokens: Iterable[Token], *, clock: Callable[[], float] = time.monotonic
+        self,
+        tokens: Iterable[Token],
+        *,
+        oidc: OidcLogin | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.oidc = oidc  # beside tokens
         self._tokens = tuple(tokens)
         self._clock = clock
         self._sessions: dict[bytes, tuple[Person, float]] = {}

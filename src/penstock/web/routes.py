@@ -123,6 +123,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/metrics", "metrics", metrics.show, Role.VIEW),
     # Login
     Route("POST", "/enter", "enter", login.enter, Role.ANYBODY),
+    Route("GET", "/oidc/begin", "log in at the provider", login.begin, Role.ANYBODY),
+    Route("GET", "/oidc/back", "back from the provider", login.back, Role.ANYBODY),
     Route("POST", "/leave", "leave", login.leave, Role.VIEW),
     # Files
     Route("GET", "/static/style.css", "style", static_files.style, Role.ANYBODY),

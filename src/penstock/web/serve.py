@@ -106,12 +106,17 @@ class Tls(NamedTuple):
 
 
 def check_bind(
-    bind: str, keys: DashboardTokens, *, tls: Tls | None = None, plain_http: bool = False
+    bind: str,
+    keys: DashboardTokens,
+    *,
+    tls: Tls | None = None,
+    plain_http: bool = False,
+    oidc: bool = False,
 ) -> None:
     """Refuse to listen for other machines without configured tokens, or without TLS."""
     if is_loopback(bind):
         return
-    if keys.kept is not None:
+    if keys.kept is not None and not oidc:
         raise Refused(
             f"--bind {bind} lets other machines connect: set tokens with --token-file or {TOKENS}"
             ' ("ada:operate:TOKEN,bob:view:TOKEN")'

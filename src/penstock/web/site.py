@@ -30,7 +30,7 @@ from penstock.operate.actions import Actions
 from penstock.operate.alert_watch import AlertWatch
 from penstock.operate.refusals import Conflict, Forbidden, NotFound
 from penstock.operate.roles import Person, Role, forbidden
-from penstock.web.access import Access
+from penstock.web.access import Access, Tokens
 from penstock.web.bulk_operations import Operations
 from penstock.web.checked_store import CheckedStore, NeedsPost
 from penstock.web.count_cache import CountCache
@@ -265,7 +265,12 @@ class Dashboard:
             page = "login.html" if status == 401 else "refused.html"
             target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
             html = self.rendered(
-                page, request, sentence=sentence, status=status, to=without_token(target)
+                page,
+                request,
+                sentence=sentence,
+                status=status,
+                to=without_token(target),
+                provider=provider_of(self.access),
             )
             answer = HTMLResponse(html, status)
         if status == 401:
@@ -327,9 +332,14 @@ def wants_json(request: Request) -> bool:
     return path_of(request.scope).startswith(API) or "authorization" in request.headers
 
 
+def provider_of(access: Access) -> str:
+    """The name of the provider where people can log in; empty without one."""
+    return access.oidc.host if isinstance(access, Tokens) and access.oidc is not None else ""
+
+
 def without_token(target: str) -> str:
     """The target of a redirect after login; empty if it contains a token."""
-    return "" if "token=" in target else target
+    return "" if "token=" in target or "/oidc/" in target else target
 
 
 def _within(here: str, path: str) -> bool:

@@ -43,7 +43,7 @@ def show(request: WebRequest) -> Response:
         held.setdefault(job.worker or "", []).append(job)
     newest = max((row.penstock for row in rows), key=age_order, default="")
     shown = [_shown(row, now, held.get(row.id, []), newest) for row in rows]
-    shown.sort(key=lambda each: (_ORDER.index(each.health), each.row.host, each.row.id))
+    shown.sort(key=_order)
     receivers = [each for each in shown if each.row.receiver]
     workers = [each for each in shown if not each.row.receiver]
     return request.page(
@@ -99,6 +99,12 @@ def _number(form: Mapping[str, str], name: str) -> int | None:
 
 
 _ORDER = ("failed", "running", "ready", "succeeded")
+
+
+def _order(shown: WorkerView) -> tuple[bool, int, str, str]:
+    """What is wrong comes first; a worker that is gone and left nothing behind comes last."""
+    over = not shown.row.alive and not shown.row.running
+    return over, _ORDER.index(shown.health), shown.row.host, shown.row.id
 
 
 def _shown(row: WorkerRow, now: float, held: list[Job[Any]], newest: str) -> WorkerView:
