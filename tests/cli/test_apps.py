@@ -79,3 +79,28 @@ def test_an_app_that_is_no_text_is_refused(chosen):
     (chosen.folder / "penstock.toml").write_text("app = 7\n")
 
     assert 'a target, as app = "shop.jobs:app"' in chosen("worker", code=2).stderr
+
+
+def test_commands_find_the_store_that_the_app_of_the_settings_names(chosen):
+    """`penstock find` looked into penstock.db, whatever the program said."""
+    source = (chosen.folder / "shop.py").read_text()
+    (chosen.folder / "shop.py").write_text(source.replace("App()", 'App("sqlite:///shop.db")'))
+    id = chosen("enqueue", "mail.sweep", "2026-11-15T08:00:00Z").stdout.strip()
+
+    found = chosen("find")
+    chosen("migrate", "status")
+
+    assert id in found.stdout
+    assert "shop.db (App(url) of shop:app" in found.stderr.replace("\n", "")
+    assert [job["id"] for job in chosen.lines("find", "--url", "sqlite:///shop.db")] == [id]
+    assert not (chosen.folder / "penstock.db").exists()
+
+
+def test_a_store_that_is_named_needs_no_app_that_can_be_imported(chosen):
+    (chosen.folder / "shop.py").write_text("1 / 0\n")
+
+    said = chosen("find", code=2).stderr
+
+    assert "ZeroDivisionError" in said
+    assert "--url" in said
+    assert "there is no store at" in chosen("find", "--url", "sqlite:///x.db", code=2).stderr

@@ -53,7 +53,7 @@ def drain(cli) -> None:
 
 
 def test_a_failed_job_says_why_with_what_and_where_in_ones_own_code(payments):
-    id = payments("enqueue", "payments:charge", "7", "4242").stdout.strip()
+    id = payments("enqueue", "payments:charge", "7", "visa-of-ada").stdout.strip()
     drain(payments)
 
     text = payments("show", id).stdout
@@ -66,11 +66,11 @@ def test_a_failed_job_says_why_with_what_and_where_in_ones_own_code(payments):
     assert [line.split(" in ")[1].split()[0] for line in own] == ["check", "charge"]
     assert "json/decoder.py" not in text
     assert "warning the gateway is slow" in text
-    assert "4242" not in text + payments("show", id, "--json").stdout
+    assert "visa-of-ada" not in text + payments("show", id, "--json").stdout
 
 
 def test_full_has_the_whole_traceback(payments):
-    id = payments("enqueue", "payments:charge", "7", "4242").stdout.strip()
+    id = payments("enqueue", "payments:charge", "7", "visa-of-ada").stdout.strip()
     drain(payments)
 
     text = payments("show", id, "--full").stdout

@@ -55,7 +55,7 @@ def test_a_queued_task_that_no_worker_knows_is_named_with_the_nearest(cli):
     [tasks] = finding(cli, "tasks", code=1)
 
     assert tasks["colour"] == "red"
-    assert "1 jobs of mail:sent wait in queue default" in tasks["says"]
+    assert "1 job of mail:sent waits in queue default" in tasks["says"]
     assert "mail:send" in tasks["says"]
 
 

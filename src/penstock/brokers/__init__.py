@@ -165,7 +165,7 @@ def store_condition(url: str, *, thorough: bool = False) -> StoreCondition:  # n
     if url.startswith(SQLITE):
         from penstock.brokers.sqlite.condition import condition
 
-        return condition(_path(url))
+        return condition(_path(url), thorough=thorough)
     if url.startswith(POSTGRES):
         need_driver(url)
         from penstock.brokers.postgres.condition import condition as postgres_condition

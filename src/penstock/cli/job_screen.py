@@ -173,7 +173,8 @@ def _frames(error: str) -> Iterator[rich.text.Text]:
     for frame in frames[:MOST_FRAMES]:
         line = rich.text.Text(f"      {_clean(frame.place)} in {_clean(frame.name)}")
         yield line.append(f"  {_clean(frame.source)}" if frame.source else "", "dim")
-    yield _more("the whole traceback: --full")
+    if frames or len(traceback_in(error).splitlines()) > 1:
+        yield _more("the whole traceback: --full")
 
 
 def _events(view: JobView, now: float, width: int | None) -> Iterator[rich.text.Text]:

@@ -192,7 +192,7 @@ def print_finding(finding: Finding) -> None:
     """One finding of the doctor, with its remedy below."""
     mark = {"green": "ok", "yellow": "!", "red": "RED"}[finding.colour]
     line = rich.text.Text(f"{mark:>4}  ", finding.colour)
-    line.append(f"{finding.name:<14}", "bold")
+    line.append(f"{finding.name:<13} ", "bold")
     line.append(finding.says)
     console().print(line, soft_wrap=True)
     if finding.remedy:

@@ -10,7 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.app.settings import ResolvedUrl, anchor, mask, project_root, resolve_url
+from penstock.app.settings import (
+    ResolvedUrl,
+    anchor,
+    mask,
+    project_root,
+    resolve_app_target,
+    resolve_url,
+)
 from penstock.errors import PenstockError, Refused
 
 if TYPE_CHECKING:
@@ -48,9 +55,19 @@ def use_store(url: str | None, profile: str | None) -> Generator[None]:
 def store_url(url: str | None, profile: str | None, app: str | None) -> ResolvedUrl:
     """The store's URL, and where it comes from."""
     with use_store(url, profile):
-        if app is None:
-            return resolve_url(None)
-        return check_app_url(import_app(app), url).resolved_url
+        if app is not None:
+            return check_app_url(import_app(app), url).resolved_url
+        if (app := app_of_settings(url, profile)) is not None:
+            resolved = import_app(app).resolved_url
+            return resolved._replace(source=f"{resolved.source} of {app}")
+        return resolve_url(None)
+
+
+def app_of_settings(url: str | None, profile: str | None) -> str | None:
+    """The app that penstock.toml names, if nothing but that app can say where the store is."""
+    if url is not None or profile is not None or not resolve_url(None).is_default:
+        return None
+    return resolve_app_target()
 
 
 @contextmanager
@@ -59,6 +76,7 @@ def open_store(
 ) -> Generator[Broker]:
     """The open store; its URL is printed unless it was given with --url."""
     resolved = store_url(url, profile, app)
+    app = app or app_of_settings(url, profile)
     check_not_memory(resolved.url)
     if url is None:
         print_store(resolved)
@@ -118,7 +136,9 @@ def import_app(target: str) -> App:
         from penstock.cli.output import print_note
 
         print_note(_traceback(error), "")
-        raise Refused(f"{target} cannot be imported: see above") from error
+        raise Refused(
+            f"{target} cannot be imported: see above. Commands that only need the store take --url"
+        ) from error
 
 
 def _traceback(error: Exception) -> str:
@@ -131,8 +151,6 @@ def _traceback(error: Exception) -> str:
 
 def target_or_default(target: str | None, needs: str) -> str:
     """The target that was given, else that of penstock.toml; refused, naming both ways."""
-    from penstock.app.settings import resolve_app_target
-
     found = target or resolve_app_target()
     if found is None:
         raise Refused(

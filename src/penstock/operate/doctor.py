@@ -17,6 +17,7 @@ import msgspec
 from penstock.broker.lake_mark import Mark
 from penstock.errors import PenstockError
 from penstock.operate.rule_fields import undo_command
+from penstock.operate.sentences import jobs_text
 from penstock.operate.time_text import duration_text
 from penstock.rules.rule import Rule
 from penstock.schedules.schedule import Schedule
@@ -168,7 +169,7 @@ def _workers(workers: Sequence[WorkerRow], counts: Sequence[Count], now: float) 
     findings: list[Finding] = []
     if alive:
         running = sum(row.running for row in alive)
-        says = f"{len(alive)} alive, {running:,} jobs running"
+        says = f"{len(alive)} alive, {jobs_text(running)} running"
         findings.append(Finding("workers", Colour.GREEN, says))
     else:
         colour = Colour.RED if ready else Colour.YELLOW
@@ -188,7 +189,7 @@ def _workers(workers: Sequence[WorkerRow], counts: Sequence[Count], now: float) 
             Finding(
                 "workers",
                 Colour.YELLOW,
-                f"{row.id} ({where}, {since}) has lapsed and holds {row.running:,} jobs",
+                f"{row.id} ({where}, {since}) has lapsed and holds {jobs_text(row.running)}",
                 "a live worker makes them ready again within one lease",
             )
         )
@@ -216,7 +217,8 @@ def task_findings(
             Finding(
                 "tasks",
                 Colour.RED,
-                f"{stuck:,} jobs of {count.task} wait in queue {count.queue}, and no live worker"
+                f"{jobs_text(stuck)} of {count.task} {'waits' if stuck == 1 else 'wait'} in queue "
+                f"{count.queue}, and no live worker"
                 f"{app} knows it{hint}",
                 "start a worker that has the task, or keep its old name with aliases=(...)",
             )
@@ -242,7 +244,7 @@ def rule_findings(rules: Sequence[Rule], counts: Sequence[Count], now: float) ->
                 Colour.GREEN if limit else Colour.YELLOW,
                 f"{rule.target} has a {rule.kind}{f' of {rule.bound}' if limit else ''}, set by "
                 f"{rule.author or 'somebody'}{': ' + rule.reason if rule.reason else ''}; "
-                f"{held:,} jobs are held back",
+                f"{jobs_text(held)} {'is' if held == 1 else 'are'} held back",
                 undo_command(rule),
             )
         )

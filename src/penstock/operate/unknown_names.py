@@ -20,7 +20,7 @@ def unknown_names_text(broker: Broker, rule: Rule) -> str:
     counts, workers = broker.count(), broker.workers()
     for kind, name, known in (
         ("queue", rule.queue, queues_known(broker, counts, workers)),
-        ("task", rule.task, tasks_known(counts, workers)),
+        ("task", rule.task, tasks_known(broker, counts, workers)),
     ):
         if name is None or name in known:
             continue

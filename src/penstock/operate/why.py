@@ -126,6 +126,11 @@ def _ended(job: Job[Any], now: float) -> str:
             )
         return f"It was cancelled{at} ({job.reason or 'cancelled'}). {again}"
     error = headline(job.error)
+    if job.reason == "unreadable":
+        again = (
+            f"`penstock copy {job.id} --args JSON` enqueues it with arguments that fit; "
+            f"{again[:-1]}, once a worker has code that takes these."
+        )
     return f"It failed{at} ({job.reason or 'error'}){error and ': ' + error}. {again}"
 
 
@@ -140,6 +145,8 @@ def _waiting(needs: Sequence[NodeRow], most: int = 5) -> str:
         sentence += (
             f" `penstock retry` of what did not succeed there ({stuck[0].id}) lets it go on."
         )
+    elif any(need.task != WAIT_TASK for need in needs[:most]):
+        sentence += f" `penstock why flow:{needs[0].flow}` says what keeps them."
     return sentence
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.broker.filter import Filter
 from penstock.broker.gauge import last_gauges
-from penstock.broker.views import Count, WorkerRow, by_queue
+from penstock.broker.views import Count, Event, WorkerRow, by_queue
 from penstock.errors import Refused
 from penstock.flows.flow import WAIT_TASK, FlowRow, NodeRow
 from penstock.flows.status import JobsByNode, flow_with, jobs_of, look_at
@@ -70,7 +70,7 @@ def _things_named(broker: Broker, name: str) -> list[str]:
         f"{kind}:{name}"
         for kind, known in (
             ("queue", queues_known(broker, counts, workers)),
-            ("task", tasks_known(counts, workers)),
+            ("task", tasks_known(broker, counts, workers)),
             ("worker", {row.id for row in workers}),
             ("schedule", {each.name for each in broker.records(Schedule)}),
         )
@@ -80,7 +80,7 @@ def _things_named(broker: Broker, name: str) -> list[str]:
 
 def _known_names(broker: Broker) -> list[str]:
     counts, workers = broker.count(), broker.workers()
-    names = queues_known(broker, counts, workers) | tasks_known(counts, workers)
+    names = queues_known(broker, counts, workers) | tasks_known(broker, counts, workers)
     return sorted(names | {each.name for each in broker.records(Schedule)})
 
 
@@ -90,12 +90,18 @@ def queues_known(broker: Broker, counts: Sequence[Count], workers: Sequence[Work
         rule.queue for rule in broker.records(Rule) if rule.queue is not None
     }
     names |= {queue for row in workers for queue in row.queues or ()}
+    names |= {row.queue for row in _recent_attempts(broker) if row.queue is not None}
     return names | set(last_gauges(broker.history(None, 1000, kind="gauge")))
 
 
-def tasks_known(counts: Sequence[Count], workers: Sequence[WorkerRow]) -> set[str]:
-    """Tasks of jobs that have not ended, or failed, and of workers."""
-    return {count.task for count in counts} | {task for row in workers for task in row.tasks}
+def tasks_known(broker: Broker, counts: Sequence[Count], workers: Sequence[WorkerRow]) -> set[str]:
+    """Tasks of jobs that have not ended, or failed, of workers, and of attempts lately."""
+    names = {count.task for count in counts} | {task for row in workers for task in row.tasks}
+    return names | {row.task for row in _recent_attempts(broker) if row.task is not None}
+
+
+def _recent_attempts(broker: Broker) -> Sequence[Event]:
+    return broker.history(None, 1000, kind="attempt")
 
 
 # A queue, and a task in all queues
@@ -125,7 +131,7 @@ def _why_queue(broker: Broker, name: str) -> list[Finding]:
 def _why_task(broker: Broker, name: str) -> list[Finding]:
     workers = broker.workers()
     counts = broker.count()
-    if name not in (known := tasks_known(counts, workers)):
+    if name not in (known := tasks_known(broker, counts, workers)):
         near = get_close_matches(name, sorted(known), n=3)
         similar = f"; similar: {', '.join(near)}" if near else ""
         raise NotFound(f"no task here is called {name[:100]!r}{similar}")
@@ -171,6 +177,10 @@ def _served(whole: Count, workers: Sequence[WorkerRow], queue: str) -> list[Find
     serving = [row for row in alive if row.queues is None or queue in row.queues]
     colour = _RED if whole.ready else _YELLOW
     if not alive:
+        if lapsed := [row for row in workers if not row.alive]:
+            says = f"no worker is alive; {lapsed[0].id} no longer renews its lease"
+            command = "penstock doctor; penstock worker MODULE:APP"
+            return [Finding("workers", colour, says, command)]
         return [Finding("workers", colour, "no worker is alive", "penstock worker MODULE:APP")]
     if not serving:
         others = sorted({name for row in alive for name in row.queues or ()})[:MOST_LISTED]
@@ -362,7 +372,7 @@ def _why_schedule(broker: Broker, name: str) -> list[Finding]:
     findings += _last_job(broker, schedule)
     for slot in slots_to_come(schedule, now, 1):
         at = slot.timestamp()
-        says = f"{slot.isoformat()} ({relative_time(at, now)})"
+        says = f"{time_text(at)} ({relative_time(at, now)})"
         findings.append(Finding("next slot", _GREEN, says, f"penstock schedules {quoted}"))
     counts = [Count(schedule.job.queue, schedule.job.task, scheduled=1, app=schedule.job.app)]
     unknown = [

@@ -12,6 +12,7 @@ from penstock.brokers.condition import StoreCondition, Trouble
 from penstock.brokers.sqlite.statements import migrations, sql
 from penstock.brokers.sqlite.store import START_ANEW, SqliteStore
 from penstock.brokers.sqlite.wake import Waiter, WakeSender
+from penstock.brokers.sqlite.write_lock import held_by_another
 from penstock.brokers.tables.development_store import check_released
 from penstock.errors import PenstockError, Refused
 
@@ -22,8 +23,8 @@ PROMISE = (
 _SYNCHRONOUS = {"0": "off", "1": "normal", "2": "full", "3": "extra"}
 
 
-def condition(path: str | Path) -> StoreCondition:
-    """What there is at this path, and whether it can be used."""
+def condition(path: str | Path, *, thorough: bool = False) -> StoreCondition:
+    """What there is at this path, and whether it can be used; `thorough`: and written to, too."""
     file = Path(os.path.realpath(path))
     newest = migrations()[-1][0]
     trouble: list[Trouble] = []
@@ -39,7 +40,10 @@ def condition(path: str | Path) -> StoreCondition:
             unseen = Trouble(str(error), "move it away, or name another file with --url")
         except (sqlite3.Error, PenstockError) as error:
             trouble.append(Trouble(f"it cannot be read: {error}", "name another file with --url"))
-        trouble += _out_of_reach(file)
+        out_of_reach = _out_of_reach(file)
+        trouble += out_of_reach
+        if thorough and schema == newest and not out_of_reach:
+            trouble += held_by_another(file)
     trouble += _weak(settings)
     sender = WakeSender(file)
     sender.close()

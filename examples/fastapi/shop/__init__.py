@@ -1,0 +1,1 @@
+"""A shop with an API, its tables and its jobs."""
