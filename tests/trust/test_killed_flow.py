@@ -26,7 +26,7 @@ from penstock.testing.conformance.factories import (
     part,
     settle_and_claim_for,
 )
-from tests.trust.dying import act
+from tests.trust.dying import act, content
 
 NOW = 1_800_000_000.0
 MOST_STATEMENTS = 200
@@ -116,19 +116,25 @@ def finish(path: Path, world: World, verb: str) -> list[Any]:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_flow_is_never_left_half_way(tmp_path, verb):
-    """G14, G30: done or not done; and whoever does it again brings every flow to its one end."""
+    """G14, G30: done or not done; and whoever does it again brings every flow to its one end.
+
+    What two deaths left behind is looked at and worked off once, where it is the same to the byte.
+    """
     original = tmp_path / "original.db"
     world = World(original)
     before = picture(original, world)
-    pictures, ends = [], []
+    left, pictures, ends = [], [], []
 
     for die_at in range(1, MOST_STATEMENTS):
         path = tmp_path / f"{die_at}.db"
         shutil.copy(original, path)
         status = act(path, world.clock, lambda broker: VERBS[verb](broker, world), die_at)
-        pictures.append(picture(path, world))
-        if verb != "lapse":
-            ends.append(finish(path, world, verb))
+        here = content(path)
+        if here not in left or status == 0:
+            left.append(here)
+            pictures.append(picture(path, world))
+            if verb != "lapse":
+                ends.append(finish(path, world, verb))
         if status == 0:
             break
         assert os.WTERMSIG(status) == signal.SIGKILL
