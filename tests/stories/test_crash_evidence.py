@@ -13,7 +13,7 @@ import pytest
 
 from penstock import JobFailed, State
 from penstock.web.access import Role
-from tests.stories.conftest import TASKS_FILE, Story, eventually
+from tests.stories.conftest import TASKS_FILE, Story, eventually, whatever_the_store
 from tests.web.conftest import served
 from tests.web.test_pages import text_of
 
@@ -81,6 +81,7 @@ def test_a_crash_leaves_its_signal_memory_log_lines_and_stack(story: Story):
     assert "about to fall over 3" in text_of(page.text)
 
 
+@whatever_the_store
 def test_an_exit_code_is_evidence_too(story: Story):
     handle = story.task("fall").enqueue("7")
     story.start()
@@ -91,6 +92,7 @@ def test_an_exit_code_is_evidence_too(story: Story):
     assert {("exit code 7" in (event.error or "")) for event in story.attempts(handle.id)} == {True}
 
 
+@whatever_the_store
 def test_what_a_job_with_secrets_logged_is_not_kept(story: Story):
     handle = story.task("fall_with_a_secret").enqueue("canary-4711")
     story.start()
@@ -103,12 +105,13 @@ def test_what_a_job_with_secrets_logged_is_not_kept(story: Story):
         assert "Last log lines" not in (event.error or "")
 
 
+@whatever_the_store
 def test_jobs_beside_it_do_not_show_what_another_job_logged(story: Story):
-    beside = story.task("nap").enqueue(1, seconds=4.0)
+    beside = story.task("sleep_at_first").enqueue()
     fleet = story.start(threads=4)
-    eventually(lambda: story.ledger("nap"))
+    eventually(lambda: story.ledger("sleep_at_first"))
     story.task("fall").enqueue()
-    assert beside.result(timeout=90) == 1
+    assert beside.result(timeout=90) == 2
 
     [crashed, succeeded] = story.attempts(beside.id)
     assert succeeded.state is State.SUCCEEDED
@@ -116,6 +119,7 @@ def test_jobs_beside_it_do_not_show_what_another_job_logged(story: Story):
     assert "about to fall" not in (crashed.error or "")
 
 
+@whatever_the_store
 def test_a_worker_that_vanished_with_its_supervisor_is_named(story: Story):
     handle = story.task("nap").enqueue(1, seconds=60.0)
     fleet = story.start(lease=3.0)
@@ -131,6 +135,7 @@ def test_a_worker_that_vanished_with_its_supervisor_is_named(story: Story):
     assert (event.error or "").startswith("ProcessDied: ")
 
 
+@whatever_the_store
 def test_hooks_hear_of_crashed_expired_and_cancelled_ends_and_their_exit_changes_nothing(
     story: Story, hooked: str
 ):
