@@ -254,8 +254,8 @@ def test_two_seconds_without_the_store_cost_a_job_nothing(away, call, asynchrono
     away.outage = away.for_two_seconds
     parent = make_tasks(away, call, asynchronous=asynchronous)
 
+    handle = parent.enqueue()
     with working(away.app, queues=["default"]):
-        handle = parent.enqueue()
         job = away.ended(handle.id)
 
     assert (job.state, job.result) == (State.SUCCEEDED, b'"done"'), job.error
@@ -279,8 +279,8 @@ def test_a_job_whose_store_stays_away_is_put_back_uncounted(away, call, asynchro
     parent = make_tasks(away, call, asynchronous=asynchronous)
     away.app.patience = Patience(0.5)
 
+    handle = parent.enqueue()
     with working(away.app, queues=["default"]):
-        handle = parent.enqueue()
         threading.Timer(4.0, away.end).start()
         job = away.ended(handle.id)
 
@@ -313,8 +313,8 @@ def test_an_error_that_was_raised_from_the_store_s_is_the_store_s(away):
             except StoreUnreachable as error:
                 raise ValueError("no snapshot") from error
 
+    handle = wrapped.enqueue()
     with working(app):
-        handle = wrapped.enqueue()
         job = away.ended(handle.id)
 
     assert (job.state, job.failures) == (State.SUCCEEDED, 0)
@@ -336,8 +336,8 @@ def test_a_group_of_errors_that_are_all_the_store_s_is_the_store_s(away):
             async with asyncio.TaskGroup() as group:
                 group.create_task(part())
 
+    handle = grouped.enqueue()
     with working(app):
-        handle = grouped.enqueue()
         job = away.ended(handle.id)
 
     assert (job.state, job.failures) == (State.SUCCEEDED, 0), job.error
@@ -355,8 +355,9 @@ def test_an_error_that_hides_the_store_s_counts(away):
         except StoreUnreachable:
             raise ValueError("something else") from None
 
+    handle = hidden.enqueue()
     with working(app):
-        job = away.ended(hidden.enqueue().id)
+        job = away.ended(handle.id)
 
     assert (job.state, job.reason, job.failures) == (State.FAILED, "error", 1)
 
@@ -373,8 +374,9 @@ def test_an_error_of_another_store_counts(away, tmp_path):
     def reach() -> None:
         elsewhere.enqueue()
 
+    handle = reach.enqueue()
     with working(app):
-        job = away.ended(reach.enqueue().id)
+        job = away.ended(handle.id)
 
     assert (job.state, job.reason, job.failures) == (State.FAILED, "error", 1)
 
@@ -423,8 +425,8 @@ def test_a_connection_that_dies_in_a_transaction_is_the_store_s_error(away):
                 away.hang_up()
             connection.execute("insert into effects values (2)")
 
+    handle = write.enqueue()
     with working(app):
-        handle = write.enqueue()
         job = away.ended(handle.id)
 
     assert (job.state, job.failures) == (State.SUCCEEDED, 0)
@@ -448,8 +450,8 @@ def test_a_full_file_in_a_transaction_is_the_store_s_error(tmp_path):
                 connection.execute("pragma max_page_count = 1")
             connection.execute("insert into texts values (?)", ["x" * 1_000_000])
 
+    handle = write.enqueue()
     with working(app):
-        handle = write.enqueue()
         job = away.ended(handle.id)
 
     assert (job.state, job.failures) == (State.SUCCEEDED, 0), job.error
@@ -479,8 +481,9 @@ def test_a_timeout_ends_the_wait(away, asynchronous):
             meet()
 
     stuck: list[str] = []
+    handle = late.enqueue()
     with working(app, on_stuck=stuck.append):
-        job = away.ended(late.enqueue().id)
+        job = away.ended(handle.id)
 
     assert (job.state, job.reason) == (State.FAILED, "timeout"), job.error
     [attempt] = [
@@ -522,8 +525,9 @@ def test_a_job_that_may_run_once_fails_instead_of_being_put_back(away):
         runs.append(1)
         snapshot_in_vain(away)
 
+    handle = once.enqueue()
     with working(app):
-        job = away.ended(once.enqueue().id)
+        job = away.ended(handle.id)
 
     assert (job.state, job.failures) == (State.FAILED, 1)
     assert runs == [1]
