@@ -20,9 +20,8 @@ from penstock.spark.java import java_home
 from tests.spark.frames import jobs_in
 from tests.stories.conftest import eventually
 
-HERE = Path(__file__).parent
-STEPS = HERE / "connect_steps.py"
-TASKS = f"{HERE / 'apply_tasks.py'}:app"
+STEPS = Path(__file__).with_name("connect_steps.py")
+TASKS = f"{Path(__file__).with_name('apply_tasks.py')}:app"
 # Two Javas and a dozen Python processes, on a machine that may have two busy cores.
 pytestmark = pytest.mark.timeout(600)
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -119,7 +118,11 @@ def server(folder: Path, url: str) -> Iterator[str]:
         process.wait()
 
 
-@pytest.fixture(scope="module", params=["local[2]", "elsewhere"])
+# A server in the client's own Java shows nothing that one in another environment does not.
+IN_ITS_JAVA = pytest.param("local[2]", marks=[pytest.mark.soak, pytest.mark.every_store])
+
+
+@pytest.fixture(scope="module", params=["elsewhere", IN_ITS_JAVA])
 def said(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Any]]:
