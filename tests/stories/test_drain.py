@@ -10,6 +10,7 @@ from penstock import State
 from tests.stories.conftest import Story, eventually, whatever_the_store
 
 
+@whatever_the_store
 def test_draining_runs_everything_now_and_later_and_ends_with_code_0(story: Story):
     nap, nap_async, crunch = (story.task(name) for name in ("nap", "nap_async", "crunch"))
     handles = [

@@ -14,7 +14,7 @@ from penstock.job import put_back
 from penstock.testing.conformance.factories import claim_for
 from penstock.worker.idle_processes import IDLE_SECONDS, KEPT
 from penstock.worker.job_process import JobProcess
-from tests.stories.conftest import TASKS_FILE, Fleet, Story, eventually
+from tests.stories.conftest import TASKS_FILE, Fleet, Story, eventually, whatever_the_store
 
 TOGETHER = 4
 
@@ -45,6 +45,7 @@ def run_together(story: Story) -> None:
         handle.result(timeout=120)
 
 
+@whatever_the_store
 def test_of_many_processes_one_is_kept(story):
     fleet = story.start(threads=TOGETHER)
     run_together(story)

@@ -24,7 +24,7 @@ from penstock.worker import idle_processes
 from penstock.worker.idle_processes import IdleProcesses
 from penstock.worker.job_process import JobProcess, ProcessGone, receive
 from penstock.worker.last_words import LastWords
-from tests.stories.conftest import TASKS_FILE, Story, alive, eventually
+from tests.stories.conftest import TASKS_FILE, Story, alive, eventually, whatever_the_store
 from tests.stories.test_killed_groups import LEASE, kill_at_once
 
 TOGETHER = 20
@@ -85,6 +85,7 @@ def pid_of(story: Story, process: JobProcess) -> int:
     return int(story.ledger("nap")[-1][-2])
 
 
+@whatever_the_store
 def test_twenty_that_were_killed_together_run_again_after_one_import(story: Story):
     target = app_file(story.folder)
     for number in range(TOGETHER):

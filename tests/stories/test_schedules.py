@@ -10,7 +10,7 @@ from collections import Counter
 from datetime import datetime
 
 from penstock.schedules.schedule import Schedule, slot_id, slots_after
-from tests.stories.conftest import Story, eventually
+from tests.stories.conftest import Story, eventually, whatever_the_store
 
 APP = """
 import os
@@ -97,6 +97,7 @@ def test_after_an_outage_of_all_workers_the_slots_are_decided_once(story: Story)
     assert_each_slot_once(story)
 
 
+@whatever_the_store
 def test_a_worker_runs_the_schedules_of_its_code_until_it_is_gone(story: Story):
     """D2, D10, D61: nobody but a worker is needed, and a deploy leaves no gap."""
     file = story.folder / "ticking.py"
