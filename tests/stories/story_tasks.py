@@ -58,6 +58,15 @@ def nap(n: int, seconds: float = 0.0) -> int:
 
 
 @task()
+def nap_until(path: str, n: int) -> int:
+    """Until there is this file."""
+    ledger("nap_until", n)
+    while not Path(path).exists():
+        time.sleep(0.02)
+    return n
+
+
+@task()
 def nap_and_wake(n: int, seconds: float = 0.0) -> int:
     """Leaves the times of its beginning and its end, by the one clock of this machine."""
     ledger("asleep", n)

@@ -28,7 +28,8 @@ def test_a_job_ten_times_longer_than_the_lease_that_holds_the_interpreter_runs_o
 
 def test_a_fleet_that_stands_still_beyond_its_lease_cannot_settle_afterwards(story: Story):
     """V6: a job begins twice where its worker did not answer, and ends once."""
-    handle = story.task("nap").enqueue(1, seconds=2.0)
+    morning = story.folder / "morning"
+    handle = story.task("nap_until").enqueue(str(morning), 1)
     first = story.start(lease=1.0, threads=1)
     eventually(lambda: any(handle.id in row.began for row in story.broker.workers()))
     stopped = [first.pid, *first.children()]
@@ -36,9 +37,10 @@ def test_a_fleet_that_stands_still_beyond_its_lease_cannot_settle_afterwards(sto
         os.kill(pid, signal.SIGSTOP)
 
     second = story.start(lease=1.0, threads=1)
-    eventually(lambda: len(story.ledger("nap")) == 2)
+    eventually(lambda: len(story.ledger("nap_until")) == 2)
     for pid in stopped:
         os.kill(pid, signal.SIGCONT)
+    morning.touch()
 
     assert handle.result(timeout=60) == 1
     eventually(lambda: "was refused" in first.output(), what=first.output())
