@@ -13,13 +13,16 @@ import subprocess
 import sys
 import termios
 
+import msgspec
 import pytest
 
+from penstock.broker.values import Wanted
 from penstock.broker.views import Note, WorkerRow
+from penstock.brokers import open_broker
 from penstock.job import Outcome, State
 from penstock.testing.conformance.factories import claim_for
 from penstock.worker.detached.exit_codes import Exit
-from penstock.worker.detached.state_folder import StateFolder, state_folder
+from penstock.worker.detached.state_folder import RunFile, StateFolder, state_folder
 
 TASKS = """
 import time
@@ -396,3 +399,34 @@ def test_a_log_that_is_laid_there_is_neither_written_nor_shown(trip, how):
     assert "of root" not in shown.output
     assert "link" in shown.stderr
     assert victim.read_bytes() == text
+
+
+@pytest.mark.parametrize(
+    ("changed", "locked"),
+    [
+        ({}, False),
+        ({"host": "elsewhere"}, True),  # only its lease can tell
+        ({"boot": "earlier"}, True),  # perhaps another machine of this name
+        ({"attempt": 7}, True),  # of another attempt than the one that runs
+        ({"worker": "another"}, True),
+    ],
+)
+def test_no_process_holds_one_whose_keeper_on_this_host_has_ended(trip, changed, locked):
+    id = enqueued(trip, "trip:travel", "3")
+    broker = open_broker(f"sqlite:///{trip.folder / 'penstock.db'}")
+    try:
+        row = WorkerRow(id="w-1", tasks={"trip:travel": 1}, host="here", pid=1, lease=3600.0)
+        [job] = broker.claim([Wanted(row)]).jobs[0]
+        ended = subprocess.Popen([sys.executable, "-c", ""])
+        ended.wait()
+        run = RunFile.of_this_process(job.id, job.attempt, "w-1")
+        folder = files(trip)
+        folder.make()
+        folder.write(msgspec.structs.replace(run, pid=ended.pid, **changed))
+
+        [line] = trip.lines("detached")
+
+        assert (line["id"], line["locked"]) == (id, locked)
+        assert ("its process has ended" in trip("detached").stdout.replace("\n", " ")) != locked
+    finally:
+        broker.close()

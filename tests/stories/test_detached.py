@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,6 +86,20 @@ def test_a_detached_job_goes_on_while_its_worker_is_killed_and_restarted_twice(
     assert "arrived by the third code\n" in story.log(later.id)
 
 
+def listed(story: DetachedStory) -> dict[str, Any]:
+    """The one line of `penstock detached --json`."""
+    command = [sys.executable, "-m", "penstock", "detached", "--url", story.url, "--json"]
+    said = subprocess.run(
+        command, env=story.environment(), cwd=story.folder, capture_output=True, check=True
+    )
+    return json.loads(said.stdout)
+
+
+def locked_by_lease(story: DetachedStory, job: str) -> bool:
+    holder = story.broker.get(job).worker
+    return any(row.alive for row in story.broker.workers() if row.id == holder)
+
+
 @whatever_the_store
 def test_one_that_is_killed_while_there_is_no_worker_is_resumed_by_the_next(story: DetachedStory):
     """A8, A9, A13: it is not taken for one that runs, and its lease is not waited for."""
@@ -93,7 +111,12 @@ def test_one_that_is_killed_while_there_is_no_worker_is_resumed_by_the_next(stor
     eventually(lambda: story.broker.notes(handle.id, "snapshot"), PATIENCE)
     story.kill_group(first)
 
+    assert listed(story)["locked"]
     os.kill(run.pid, signal.SIGKILL)
+    # No worker, and an hour of lease: this host's files say that no process holds it.
+    eventually(lambda: not alive(run.pid), PATIENCE)
+    assert not listed(story)["locked"]
+    assert locked_by_lease(story, handle.id)
     story.start(lease=3600.0)
 
     story.wait_for("travel", 2)

@@ -73,7 +73,7 @@ def detached(
         raise typer.Exit(_run(parse_id(id or ""), *store))
     with open_actions(store, person()) as (broker, actions):
         if act is DetachedCommand.LIST:
-            _list(broker, every=all, json=json)
+            _list(broker, _folder(*store), every=all, json=json)
         elif act is DetachedCommand.CANCEL:
             _cancel(broker, actions, parse_id(id or ""), reason, json=json)
         else:
@@ -87,22 +87,26 @@ def _folder(url: str | None, profile: str | None, app: str | None) -> Path:
     return state_folder(store_url(url, profile, app).url)
 
 
-def _list(broker: Broker, *, every: bool, json: bool) -> None:
+def _list(broker: Broker, folder: Path, *, every: bool, json: bool) -> None:
     import rich.text
 
     from penstock.broker.filter import Filter
     from penstock.cli import output
     from penstock.job import DETACHED, ENDED, State
+    from penstock.worker.detached.state_folder import StateFolder
 
     states = () if every else tuple(state for state in State if state not in ENDED)
     tags = {name: (value,) for name, value in DETACHED.items()}
     jobs = broker.find(Filter(tags=tags, state=states), limit=_MOST).jobs
     rows = {row.id: row for row in broker.workers()}
     now = broker.clock.now()
+    ended = StateFolder(folder).ended()
+    gone = {job.id for job in jobs if (job.id, job.attempt, job.worker) in ended}
     progress = {job.id: running_progress(broker, job) for job in jobs}
     if json:
         output.print_json_lines(
-            _described(job, rows.get(job.worker or ""), *progress[job.id]) for job in jobs
+            _described(job, rows.get(job.worker or ""), job.id in gone, *progress[job.id])
+            for job in jobs
         )
         return
     if not jobs:
@@ -115,6 +119,8 @@ def _list(broker: Broker, *, every: bool, json: bool) -> None:
     made = output.ids_table("task", "progress")
     for job in jobs:
         status = _status(job, rows.get(job.worker or ""), progress[job.id][0], now)
+        if job.id in gone and job.state is State.RUNNING:
+            status += "; its process has ended, and the next worker resumes it"
         task = rich.text.Text(job.task)
         made.add_row(job.id, output.state_text(job.state), task, rich.text.Text(status))
     output.console().print(made)
@@ -181,6 +187,7 @@ def progress_sentences(progress: Progress | None, application: Application | Non
 def _described(
     job: Job[Any],
     row: WorkerRow | None,
+    gone: bool,
     progress: Progress | None,
     application: Application | None,
 ) -> dict[str, Any]:
@@ -194,7 +201,7 @@ def _described(
         "reason": job.reason,
         "host": row.host if row else None,
         "pid": row.pid if row else None,
-        "locked": bool(row and row.alive),
+        "locked": bool(row and row.alive and not gone),
         "attempt": job.attempt,
         "failures": job.failures,
         "lapses": job.lapses,

@@ -166,6 +166,14 @@ class StateFolder:
                         runs.append(_read(name, folder))
         return sorted(runs, key=lambda run: (run.job, run.attempt))
 
+    def ended(self) -> set[tuple[str, int, str | None]]:
+        """Attempts whose keeper ran on this host and has ended: job, attempt, and worker row.
+
+        Then nobody holds the lock: the kernel released it. A keeper of another host, or of an
+        earlier boot, is not among them: its lease decides.
+        """
+        return {(run.job, run.attempt, run.worker) for run in self.runs() if run.dead}
+
     def jobs(self) -> Iterator[str]:
         """The ids of jobs that have files here."""
         for job in sorted({path.name.partition(".")[0] for path in self.path.glob("*.*")}):
