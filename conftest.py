@@ -46,9 +46,9 @@ REDIS = ONE_PLACE - {"scan as one look"} | {"reopens"}
 SHARDED = frozenset({"bulk", "scan as one look"})
 # What each of our stores declares, and whether it can be opened again.
 CAPABILITIES = {
-    "memory": frozenset[str](ONE_PLACE),
-    "sqlite": ONE_PLACE | {"joins", "begins", "reopens"},
-    "postgres": ONE_PLACE | {"joins", "joins later", "begins", "roles", "reopens"},
+    "memory": ONE_PLACE | {"moves"},
+    "sqlite": ONE_PLACE | {"joins", "begins", "moves", "reopens"},
+    "postgres": ONE_PLACE | {"joins", "joins later", "begins", "moves", "roles", "reopens"},
     # A manager in the test's own process, over each of the stores above.
     "remote": ONE_PLACE | {"reopens"},
     "remote-redis": REDIS,

@@ -23,6 +23,8 @@ What to know before the first verb:
 - A **record** (rule, schedule, subscription, mark of a lake) is a value with an id. `put`,
   `clear` and `records` serve every kind: a new kind needs no new verb.
 - A **position** of the history is a text that the store makes. Nobody else compares two.
+- A store whose buckets can move to others (`broker/move.py`) has two verbs more: the capability
+  "moves".
 - `traits` declares what the store is and which optional **capabilities** it has. Nobody probes for
   methods, and everything that is not a capability every store keeps.
 

@@ -17,7 +17,7 @@ import msgspec
 from penstock.broker import queue_options, shard_map, worker_settings
 from penstock.broker.lake_mark import Mark
 from penstock.broker.queue_options import QueueOptions
-from penstock.broker.shard_map import ShardMap, SplitEnqueue, SplitWrite
+from penstock.broker.shard_map import Departure, ShardMap, SplitEnqueue, SplitWrite
 from penstock.broker.worker_settings import WorkerSettings
 from penstock.enqueue import subscription
 from penstock.enqueue.subscription import Subscription
@@ -35,6 +35,7 @@ Record = (
     | SplitEnqueue
     | SplitWrite
     | WorkerSettings
+    | Departure
 )
 R = TypeVar("R", bound=Record)
 
@@ -113,6 +114,14 @@ PLAIN_KINDS = (
         attrgetter("id"),
         shard_map.check_split_write,
         shard_map.replaced_write,
+        None,
+    ),
+    PlainKind(
+        Departure,
+        "departure",
+        attrgetter("id"),
+        shard_map.check_departure,
+        shard_map.replaced_departure,
         None,
     ),
 )

@@ -1,15 +1,22 @@
-"""Which shard has which bucket, and what goes to several shards at once: records of shards.
+"""Which shard has which bucket, what moves between them, and what goes to several at once.
 
-A shard is a store that is one of several used as one. Each keeps the whole map, under its own
-name: so that a store is never taken for another, and is not used by itself.
+A shard is a store that is one of several used as one. Each keeps a copy of the whole map, under its
+own name: so that a store is never taken for another, and is not used by itself.
+
+A bucket has a version: how often it moved. Of two copies the one with the higher version is right
+about a bucket, and only the store that a bucket leaves, or comes to, changes its copy, in the
+transaction that takes its jobs out, or in. So no two movers can disagree, and nobody decides for
+all shards. A copy's epoch counts its own changes: a write that was planned with a lower one is
+refused by that store.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
+from typing import TypeVar
 
 import msgspec
 
@@ -17,6 +24,7 @@ from penstock.enqueue.ids import BUCKETS
 from penstock.errors import Refused
 
 MAP_ID = "map"  # a store has one
+V = TypeVar("V", str, int)
 
 
 class ShardMap(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -26,6 +34,7 @@ class ShardMap(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     shard: str  # the name of the store that keeps this copy
     epoch: int = 1
     ranges: tuple[tuple[int, str], ...]  # from this bucket on, up to the next range: the shard
+    versions: tuple[tuple[int, int], ...] = ((0, 0),)  # likewise: how often these buckets moved
 
     @property
     def id(self) -> str:
@@ -34,6 +43,37 @@ class ShardMap(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def owner(self, bucket: int) -> str:
         """The name of the shard that has this bucket."""
         return self.ranges[bisect_right(self._firsts, bucket) - 1][1]
+
+    def version(self, bucket: int) -> int:
+        """How often this bucket moved."""
+        return self.versions[bisect_right(self._versioned, bucket) - 1][1]
+
+    def moved(self, buckets: Collection[int], versions: Mapping[int, int], to: str) -> ShardMap:
+        """The next copy: these buckets are on this shard, at these versions."""
+        return self._with(
+            [to if bucket in buckets else self.owner(bucket) for bucket in range(BUCKETS)],
+            [versions.get(bucket, self.version(bucket)) for bucket in range(BUCKETS)],
+            self.epoch + 1,
+        )
+
+    def joined(self, other: ShardMap) -> ShardMap:
+        """What both copies know, bucket by bucket."""
+        if self.ranges == other.ranges and self.versions == other.versions:
+            return self if self.epoch >= other.epoch else other.of(self.shard)
+        newer = [
+            self if self.version(bucket) >= other.version(bucket) else other
+            for bucket in range(BUCKETS)
+        ]
+        return self._with(
+            [each.owner(bucket) for bucket, each in enumerate(newer)],
+            [each.version(bucket) for bucket, each in enumerate(newer)],
+            max(self.epoch, other.epoch),
+        )
+
+    def _with(self, owners: Sequence[str], versions: Sequence[int], epoch: int) -> ShardMap:
+        return msgspec.structs.replace(
+            self, epoch=epoch, ranges=_ranges(owners), versions=_ranges(versions)
+        )
 
     def of(self, shard: str) -> ShardMap:
         """The copy that another of its shards keeps."""
@@ -56,6 +96,10 @@ class ShardMap(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return found
 
     @cached_property
+    def _versioned(self) -> list[int]:
+        return [first for first, _ in self.versions]
+
+    @cached_property
     def _firsts(self) -> list[int]:
         return [first for first, _ in self.ranges]
 
@@ -63,6 +107,26 @@ class ShardMap(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 def even_ranges(names: Sequence[str]) -> tuple[tuple[int, str], ...]:
     """All buckets in as many parts as there are names, about equal."""
     return tuple((BUCKETS * place // len(names), name) for place, name in enumerate(names))
+
+
+def _ranges(values: Sequence[V]) -> tuple[tuple[int, V], ...]:
+    """The first bucket of each run of equal values."""
+    return tuple(
+        (bucket, value)
+        for bucket, value in enumerate(values)
+        if not bucket or value != values[bucket - 1]
+    )
+
+
+def text_of_buckets(buckets: Collection[int]) -> str:
+    """Buckets as people write them: 0-511,600."""
+    runs: list[list[int]] = []
+    for bucket in sorted(buckets):
+        if runs and bucket == runs[-1][1] + 1:
+            runs[-1][1] = bucket
+        else:
+            runs.append([bucket, bucket])
+    return ",".join(f"{first}-{last}" if first != last else str(first) for first, last in runs)
 
 
 def check_map(given: ShardMap) -> None:
@@ -75,7 +139,8 @@ def check_map(given: ShardMap) -> None:
 def replaced_map(before: ShardMap | None, given: ShardMap, now: float) -> ShardMap:
     """The map that a store keeps from now on; one of a lower or of the same epoch changes nothing.
 
-    A store keeps the name and the fleet that it was first given.
+    A store keeps the name and the fleet that it was first given, and, once it is in force, its
+    buckets, which only a move changes.
     """
     del now
     if before is None:
@@ -90,7 +155,9 @@ def replaced_map(before: ShardMap | None, given: ShardMap, now: float) -> ShardM
             f"this store is shard {before.shard!r}, and not {given.shard!r}: give each name in the "
             "file of shards its own URL again"
         )
-    return given if given.epoch > before.epoch else before
+    if given.epoch <= before.epoch:
+        return before
+    return msgspec.structs.replace(before, epoch=given.epoch) if before.epoch else given
 
 
 class SplitEnqueue(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,5 +201,33 @@ def check_split_write(given: SplitWrite) -> None:
 
 def replaced_write(before: SplitWrite | None, given: SplitWrite, now: float) -> SplitWrite:
     """The first stands: a write is committed once."""
+    del now
+    return before or given
+
+
+class Departure(msgspec.Struct, frozen=True, kw_only=True):
+    """Buckets on their way: kept by the shard that they left until the other one has them.
+
+    Whoever finds it brings it in. Several parts, if there is much in them.
+    """
+
+    id: str  # the move's, and the part's number behind a slash
+    parts: int
+    source: str
+    to: str
+    versions: Mapping[int, int]  # of each bucket, once it is there
+    contents: bytes  # a part of `move.Contents`, in MessagePack
+
+    @property
+    def move(self) -> str:
+        return self.id.partition("/")[0]
+
+
+def check_departure(given: Departure) -> None:
+    """Nothing can be wrong with one: a store makes it."""
+
+
+def replaced_departure(before: Departure | None, given: Departure, now: float) -> Departure:
+    """The first stands."""
     del now
     return before or given

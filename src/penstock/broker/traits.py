@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # one place: the positions that `history` shows are those of scans, marks and `reach`; without it
 #     a scan shows those of the place that a row is in, and marks are put on each place by itself.
 # scan as one look: all rows of a slice are as they were at one moment.
+# moves: the verbs of `Move`: buckets of a store that is a shard move to others while jobs run.
 # roles: the database itself decides who may block.
 Capability = Literal[
     "joins",
@@ -36,6 +37,7 @@ Capability = Literal[
     "bulk",
     "one place",
     "scan as one look",
+    "moves",
     "roles",
 ]
 # Of every store that keeps all jobs in one place and reads them in one transaction.

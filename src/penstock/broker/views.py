@@ -18,7 +18,10 @@ from penstock.job import Job, State
 
 LEASE_SECONDS = 15.0
 # Kinds of history rows that only `audit` writes.
-RECORDED = ("enqueue", "backfill", "operation", "login", "login_failed", "export", "forget_rows")
+RECORDED = (
+    *("enqueue", "backfill", "operation", "login", "login_failed", "export", "forget_rows"),
+    "move",  # of buckets of shards
+)
 # Kinds that only `gauge` writes, several a minute: not for people who read the history.
 MEASURED = ("gauge", "minute", "ten_minutes", "hour")
 QUEUED = b'{"name":"queued","value":{}}'  # data of the event with which a detached job begins
@@ -29,7 +32,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
     Kinds beside it: cancel, retry, delete, signal, rule, queue, schedule, subscription, worker (its
     settings), progress;
-    enqueue, backfill, operation, login, login_failed, export and forget_rows, of people (see
+    enqueue, backfill, operation, login, login_failed, export, forget_rows and move, of people (see
     `RECORDED`); event, of a name that the job gives it, and of a detached job "queued" and
     "started"; gauge, see `gauge`; minute, ten_minutes and hour, see `span_stats`; lake, see
     `lake_mark`; and flow, of a flow as a whole, under the flow's id: `data` has `says` (queued,

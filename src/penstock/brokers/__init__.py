@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.brokers.attached import Attaching
     from penstock.brokers.key_views import KeyContent, KeyFamily
     from penstock.brokers.other_queues import OtherQueues
+    from penstock.brokers.sharded.resharding import Resharding
     from penstock.brokers.third_party import OpenBroker
 
 
@@ -48,6 +49,19 @@ def open_broker(url: str, clock: AnyClock | None = None, *, create: bool = True)
     if not (url.startswith(REMOTE) or url in MEMORY):  # a manager looked itself
         _refuse_shard(url, broker)
     return broker
+
+
+def open_shards(url: str) -> Resharding:
+    """What moves buckets between the shards of a file."""
+    if not url.startswith(SHARDS):
+        raise Refused(
+            f"{mask(url)} is one store: write a file of shards that names it, and use the URL "
+            "shards:///path/to/shards.toml"
+        )
+    from penstock.brokers.sharded.resharding import Resharding
+    from penstock.brokers.sharded.shards_file import open_file, urls_in
+
+    return Resharding(open_file(url, open_store), lambda: urls_in(url))
 
 
 def _refuse_shard(url: str, broker: Broker) -> None:

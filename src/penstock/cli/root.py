@@ -35,6 +35,7 @@ from penstock.cli import (
     rule_list,
     rules,
     schedules,
+    shards,
     show,
     signals,
     spark_package,
@@ -190,6 +191,7 @@ _add(LOOK, alerts.alerts)
 _add(STORE, migrate_and_doctor.migrate)
 _add(STORE, migrate_and_doctor.doctor)
 _add(STORE, manager.manager)
+_add(STORE, shards.shards)
 _add(STORE, inspect_store.inspect)
 _add(STORE, verify.verify)
 _add(STORE, attach.attach)

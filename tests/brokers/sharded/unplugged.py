@@ -21,6 +21,7 @@ VERBS = (
     *("enqueue", "claim", "settle", "renew", "recover", "prune", "gauge", "get", "count"),
     *("history", "act", "signal", "put", "clear", "records", "find", "workers", "audit"),
     *("stage", "commit_write", "discard", "reach", "slices"),
+    *("take_out", "bring_in"),
 )
 
 

@@ -47,6 +47,7 @@ from penstock.brokers.memory.containers import lane_of
 from penstock.brokers.memory.job_actions import Act, MemoryJobActions
 from penstock.brokers.memory.key_turns import Turns
 from penstock.brokers.memory.lake_marks import Marks
+from penstock.brokers.memory.moving import MemoryMoving, fenced
 from penstock.brokers.memory.plain_records import MemoryRecords
 from penstock.brokers.memory.reading import MemoryReading
 from penstock.brokers.memory.rules import MemoryRules
@@ -71,8 +72,10 @@ POLL_SECONDS = 2.0
 _LETTING_GO = (RuleKind.LIMIT, RuleKind.ORDER)
 
 
-class MemoryBroker(MemoryStaging, MemoryReading):
+class MemoryBroker(MemoryStaging, MemoryReading, MemoryMoving):
     """Jobs in this process; safe between threads, gone when the process ends."""
+
+    stage = fenced(MemoryStaging.stage)
 
     def __init__(
         self,
@@ -97,7 +100,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
         }
         self.traits = Traits(
             name="the memory broker",
-            capabilities=ONE_PLACE,
+            capabilities=frozenset({*ONE_PLACE, "moves"}),
             retention=retention,
             poll_seconds=lambda: POLL_SECONDS,
             rules_version=lambda: self._store.rules_version,
@@ -114,6 +117,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
 
     # Hand over
 
+    @fenced
     def enqueue(
         self,
         jobs: Sequence[Job[Any] | Parcel],
@@ -207,6 +211,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             store.write_down(limits.started)
             return taken
 
+    @fenced
     def settle(self, pairs: Sequence[Settlement]) -> list[bool]:
         with self._lock:
             accepted = [self._store.settle(job, outcome) for job, outcome in pairs]
@@ -233,6 +238,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             self._lock.notify_all()
             return Renewed(frozenset(cancelled), given_up)
 
+    @fenced
     def note(self, job: Job[Any], note: Note) -> bool:
         with self._lock:
             running = self._store.running(job)
@@ -313,6 +319,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             self._forget_staged()
             return rows - store.rows()
 
+    @fenced
     def act(
         self,
         action: Action,
@@ -331,16 +338,19 @@ class MemoryBroker(MemoryStaging, MemoryReading):
             self._lock.notify_all()
             return done
 
+    @fenced
     def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
         with self._lock:
             ended = signal(self._store, name, value, author, reason)
             self._lock.notify_all()
             return ended
 
+    @fenced
     def put(self, record: R, author: str = "", reason: str = "") -> R:
         with self._lock:
             return self._records.put(record, author, reason)
 
+    @fenced
     def clear(self, kind: type[Record], record_id: str, author: str = "", reason: str = "") -> bool:
         with self._lock:
             cleared = self._records.clear(kind, record_id, author, reason)
@@ -352,6 +362,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
         with self._lock:
             return self._records.records(kind)
 
+    @fenced
     def decide_schedule(self, schedule: Schedule, decisions: Sequence[Decision]) -> bool:
         with self._lock:
             return self._schedules.decide(schedule, decisions, self.enqueue, self.act)

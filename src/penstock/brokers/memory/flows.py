@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.move import MovedFlow, MovedNode
 from penstock.flows.flow import (
     Flow,
     FlowPage,
@@ -270,3 +271,69 @@ class MemoryFlows:
         for flow_id, kept in list(self._flows.items()):
             if kept.ended_at is not None and kept.ended_at < before:
                 self.forget(flow_id)
+
+    # Moving to another shard
+
+    def take_out(self, leaves: Callable[[str], bool]) -> list[MovedFlow]:
+        """Forget the flows whose ids leave; what has to be known of them elsewhere."""
+        leaving = [flow_id for flow_id in self._flows if leaves(flow_id)]
+        found = [self._moved(self._flows[flow_id]) for flow_id in leaving]
+        for flow_id in leaving:
+            self.forget(flow_id)
+        return found
+
+    def _moved(self, kept: StoredFlow) -> MovedFlow:
+        nodes = [self._nodes[node] for node in kept.nodes]
+        return MovedFlow(
+            id=kept.flow.id,
+            name=kept.flow.name,
+            find=kept.flow.find,
+            state=kept.flow.state,
+            created_at=kept.created_at,
+            ended_at=kept.ended_at,
+            jobs_left=kept.jobs_left,
+            nodes=tuple(
+                MovedNode(
+                    id=stored.node.id,
+                    task=stored.node.task,
+                    members=stored.node.members,
+                    needs=tuple((need, need not in stored.unmet) for need in stored.node.needs),
+                    on_failure=stored.node.on_failure,
+                    jobs_left=stored.jobs_left,
+                    bad=stored.bad,
+                    freed=stored.freed,
+                )
+                for stored in nodes
+            ),
+        )
+
+    def bring_in(self, moved: MovedFlow) -> None:
+        """Store a flow as it was elsewhere."""
+        nodes = [
+            Node(
+                id=each.id,
+                task=each.task,
+                members=each.members,
+                needs=tuple(need for need, _ in each.needs),
+                on_failure="continue" if each.on_failure == "continue" else "cancel",
+            )
+            for each in moved.nodes
+        ]
+        flow = Flow(
+            id=moved.id, nodes=tuple(nodes), name=moved.name, find=moved.find, state=moved.state
+        )
+        self._flows[moved.id] = StoredFlow(
+            flow,
+            tuple(node.id for node in nodes),
+            moved.created_at,
+            moved.jobs_left,
+            moved.ended_at,
+        )
+        for node, each in zip(nodes, moved.nodes, strict=True):
+            unmet = {need for need, met in each.needs if not met}
+            self._nodes[node.id] = StoredNode(
+                node, moved.id, unmet, each.jobs_left, each.freed, each.bad
+            )
+        for node in nodes:
+            for need in dict.fromkeys(node.needs):
+                self._nodes[need].wanted_by.append(node.id)

@@ -15,6 +15,7 @@ from penstock.brokers.postgres.claiming import PostgresClaims
 from penstock.brokers.postgres.enqueuing import PostgresIntake
 from penstock.brokers.postgres.errors import as_penstock_errors
 from penstock.brokers.postgres.job_actions import PostgresJobActions
+from penstock.brokers.postgres.moving import PostgresMoving
 from penstock.brokers.postgres.pruning import PostgresPruning
 from penstock.brokers.postgres.reading import PostgresLooks
 from penstock.brokers.postgres.recovery import PostgresRecovery
@@ -53,6 +54,8 @@ class PostgresBroker:
         settlements = PostgresSettlements(store, intake.store_spawned)
         self._settle_within = settlements.settle_within
         claims = PostgresClaims(store, settlements)
+        renewals = PostgresRenewals(store, settlements.settle_within)
+        moving = PostgresMoving(store, renewals)
         jobs = PostgresJobActions(store)
         flows = WholeFlows(store, jobs)
         schedules = PostgresSchedules(store, jobs, intake)
@@ -68,7 +71,7 @@ class PostgresBroker:
         self.enqueue = intake.enqueue
         self.claim = claims.claim
         self.settle = claims.settle
-        self.renew = PostgresRenewals(store, settlements.settle_within).renew
+        self.renew = renewals.renew
         self.note = retried(settlements.note)
         self.wait = claims.wait
         self.wake = store.listener.wake
@@ -108,6 +111,8 @@ class PostgresBroker:
 
         # Capabilities
         self.join = intake.join
+        self.take_out = retried(moving.take_out)
+        self.bring_in = retried(moving.bring_in)
 
     def begin(self) -> PostgresTransaction:
         """A transaction that is committed together with a job's end: the capability "begins"."""

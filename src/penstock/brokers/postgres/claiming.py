@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from penstock.broker.move import planned_epoch
 from penstock.broker.values import Claimed, Settlement, Wanted
 from penstock.broker.views import WorkerRow
 from penstock.brokers.postgres.claim_round_trip import ClaimRoundTrips, LastOfNode
@@ -58,6 +59,7 @@ class PostgresClaims:
         self, connection: Connection, pairs: Sequence[Settlement], wanted: Wanted
     ) -> ClaimRoundTrips:
         own = wanted.limit > 0 and bool(pairs) and pairs[0][0].worker == wanted.worker.id
+        own = own and not planned_epoch()
         claim = self._settle_and_claim(connection, pairs, wanted) if own else None
         woken: Collection[int] = ()
         if claim is None:

@@ -18,6 +18,7 @@ from penstock.broker.checks import (
     check_lane,
     check_whole_flow,
 )
+from penstock.broker.move import planned_epoch
 from penstock.broker.values import Batch, Enqueued
 from penstock.brokers.postgres.binary_arrays import bytea_array, int4_array, int8_array, uuid_array
 from penstock.brokers.postgres.caller_transaction import NotifyAfterCommit, PostgresJoin
@@ -137,7 +138,8 @@ class PostgresIntake:
         lanes = self.put_lanes(new_jobs)
         with self.store.connection() as connection:
             try:
-                if batch is new_jobs.flow is None and not new_jobs.singles and new_jobs.parcels:
+                at_once = new_jobs.parcels and not new_jobs.singles and not planned_epoch()
+                if batch is new_jobs.flow is None and at_once:
                     known = self._enqueue_parcels(connection, new_jobs.parcels)
                     answer = Enqueued(frozenset(known))
                 else:

@@ -15,6 +15,7 @@ from penstock.brokers.postgres.binary_arrays import float8_array, float8_array_o
 from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresDb, PostgresStore
 from penstock.brokers.tables.change import Change
+from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.recovery import SettleWithin
 from penstock.brokers.tables.worker_rows import jobs_held
 from penstock.enqueue.ids import from_bytes
@@ -49,7 +50,11 @@ class PostgresRenewals:
         change.after_commit()
         return Renewed(cancelled, lapsed)
 
-    def _renew_all(self, db: PostgresDb, workers: Sequence[WorkerRow]) -> Renewed:
+    def keep_alive(self, db: Db, worker: WorkerRow) -> None:
+        """Within a transaction."""
+        self._renew_all(db, [worker])
+
+    def _renew_all(self, db: Db, workers: Sequence[WorkerRow]) -> Renewed:
         values = (
             [worker.id for worker in workers],
             float8_array([worker.lease for worker in workers]),

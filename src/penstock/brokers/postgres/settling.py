@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import cast
 
+from penstock.broker.move import planned_epoch
 from penstock.broker.settlement import kept_until
 from penstock.broker.values import Settlement
 from penstock.brokers.postgres.binary_arrays import (
@@ -86,7 +87,8 @@ class PostgresSettlements(Settlements[PostgresStore]):
 
         The caller notifies workers of those lanes once it does not need the connection any more.
         """
-        if (values := self.plain_successes(pairs)) is not None:
+        # One that was planned with a map of shards needs a transaction, which holds the map.
+        if not planned_epoch() and (values := self.plain_successes(pairs)) is not None:
             return _succeed(connection, pairs[0][0].worker, values), ()
         return self._settle_in_transaction(connection, pairs)
 

@@ -19,6 +19,9 @@ class PostgresStatements(Statements):
     # cancel.sql
     keep_claims_out: str
     members_among: str
+    # move.sql
+    hold_map: str
+    change_map: str
     # claim.sql
     claim: str
     look: str

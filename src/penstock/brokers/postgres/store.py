@@ -25,6 +25,7 @@ from psycopg.rows import dict_row
 from penstock.app.clock import AnyClock, ticks
 from penstock.app.settings import mask
 from penstock.broker.call_deadline import OVER, call_seconds
+from penstock.broker.move import check_epoch, planned_epoch
 from penstock.broker.read_budget import LONGEST_QUESTION, Spent, current_share
 from penstock.broker.traits import ONE_PLACE, Traits
 from penstock.broker.values import RETENTION_SECONDS
@@ -47,6 +48,7 @@ NOTIFY_SECONDS = 0.005  # at most one notification in this time
 NOTIFIED_LANES = 50  # of more lanes, none is named: a notification holds 8000 bytes
 CHANNEL = "penstock"
 _RULES_SECONDS = 0.005  # so often a worker that gets no notifications reads the rules
+_BEGIN = "begin isolation level read committed"
 _NOT_PREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
 
 
@@ -141,7 +143,9 @@ class PostgresStore:
         self.listener.on_lanes = self.claimable.on_notification
         self.traits = Traits(
             name="PostgreSQL",
-            capabilities=frozenset({*ONE_PLACE, "joins", "joins later", "begins", "roles"}),
+            capabilities=frozenset(
+                {*ONE_PLACE, "joins", "joins later", "begins", "moves", "roles"}
+            ),
             apart=True,
             retention=retention,
             poll_seconds=lambda: self.listener.poll_seconds,
@@ -263,7 +267,7 @@ class PostgresStore:
         connection: Connection,
         *,
         durable: bool = True,
-        begin: str = "begin isolation level read committed",
+        begin: str = _BEGIN,
         lock_seconds: float | None = None,  # None: a bit less than the deadline of a call
     ) -> Generator[PostgresDb]:
         """On this connection; what is not durable may be lost if the server crashes."""
@@ -273,8 +277,12 @@ class PostgresStore:
         # Else the server would wait for a lock, holding others, after our deadline has passed.
         seconds = connection.call_seconds * 0.8 if lock_seconds is None else lock_seconds
         local += f"; set local lock_timeout = {int(seconds * 1000)}"
-        connection.execute(f"{begin}{local}".encode())
+        epoch = planned_epoch() if begin == _BEGIN else 0
+        held = f"; {sql.hold_map} {sql.map_epoch}" if epoch else ""
+        cursor = connection.execute(f"{begin}{local}{held}".encode())
         try:
+            if epoch:
+                _check_map(cursor)
             yield PostgresDb(connection)
             connection.execute("commit")
         except BaseException:
@@ -403,6 +411,14 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def _check_map(cursor: psycopg.Cursor[Any]) -> None:
+    """Refuse a write that was planned with an older map of shards: the last answer is its epoch."""
+    while cursor.nextset():
+        pass
+    row = cursor.fetchone()
+    check_epoch(None if row is None else row[0])
 
 
 def lanes_payload(lanes: Collection[int]) -> str:

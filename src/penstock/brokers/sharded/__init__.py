@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from penstock.app.clock import AnyClock
 from penstock.brokers.sharded.broker import ShardedBroker
-from penstock.brokers.sharded.opening import Opens, open_all
+from penstock.brokers.sharded.opening import open_all
+from penstock.brokers.sharded.shards import Opens
 
 __all__ = ["ShardedBroker", "open_sharded"]  # see docs/how-to/shards.md
 
 
 def open_sharded(
-    opens: Mapping[str, Opens], clock: AnyClock | None = None, *, create: bool = True
+    opens: Mapping[str, Opens],
+    clock: AnyClock | None = None,
+    *,
+    create: bool = True,
+    more: Callable[[], Mapping[str, Opens]] | None = None,
 ) -> ShardedBroker:
-    """The shards that these open, by name."""
-    return ShardedBroker(open_all(opens, create=create), clock)
+    """The shards that these open, by name; `more` says which there are by now."""
+    return ShardedBroker(open_all(opens, create=create, more=more), clock)

@@ -19,8 +19,9 @@ from penstock.brokers.sharded.claiming import ShardedClaims
 from penstock.brokers.sharded.enqueuing import ShardedIntake
 from penstock.brokers.sharded.looks import ShardedLooks
 from penstock.brokers.sharded.misplaced import Misplaced
+from penstock.brokers.sharded.moving import ShardedMoves
 from penstock.brokers.sharded.records import ShardedRecords
-from penstock.brokers.sharded.shards import AWAY, Shards
+from penstock.brokers.sharded.shards import AWAY, Shard, Shards, bucket_in
 from penstock.brokers.sharded.staging import ShardedStaging
 from penstock.brokers.sharded.waiting import ShardedWaiting
 from penstock.errors import StoreUnreachable
@@ -58,43 +59,49 @@ class ShardedBroker:
             missing=shards.missing,
             place_of=lambda job_id: shards.of(job_id).name,
         )
+        shards.joins = self._join
         for shard in shards.all:
-            shard.traits, shard.monotonic = self.traits, self.clock.monotonic
+            self._join(shard)
+        self.moves = ShardedMoves(shards)
+        shards.finish = self.moves.finish
         self._intake = intake = ShardedIntake(shards, misplaced, self.traits, self.clock.now)
         self._staging = staging = ShardedStaging(shards, misplaced, self.clock.now)
         scans = ShardedScans(shards)
         self._recover = claims.recover
+        anew = shards.replanned
 
         # Core
-        self.enqueue = intake.enqueue
+        self.enqueue = anew(intake.enqueue)
         self.claim = claims.claim
         self.settle = claims.settle
         self.renew = claims.renew
-        self.note = claims.note
+        self.note = anew(claims.note)
         self.wait = waiting.wait
         self.wake = waiting.wake
-        self.get = looks.get
-        self.get_many = looks.get_many
+        self.get = anew(looks.get)
+        self.get_many = anew(looks.get_many)
         self.count = looks.count
         self.history = looks.history
-        self.why = looks.why
+        self.act = anew(self._act)
+        self.signal = anew(self._signal)
+        self.why = anew(looks.why)
 
         # Control
-        self.put = records.put
-        self.clear = records.clear
-        self.decide_schedule = records.decide_schedule
+        self.put = anew(records.put)
+        self.clear = anew(records.clear)
+        self.decide_schedule = anew(records.decide_schedule)
 
         # Look
         self.find = looks.find
-        self.notes = looks.notes
-        self.flow = looks.flow
+        self.notes = anew(looks.notes)
+        self.flow = anew(looks.flow)
         self.flows = looks.flows
-        self.outputs = looks.outputs
+        self.outputs = anew(looks.outputs)
         self.records = records.records
         self.workers = looks.workers
 
         # Bulk
-        self.stage = staging.stage
+        self.stage = anew(staging.stage)
         self.commit_write = staging.commit_write
         self.discard = staging.discard
         self.reach = scans.reach
@@ -108,6 +115,7 @@ class ShardedBroker:
         started: Collection[str] | None = None,
     ) -> int:
         if dead is None:
+            self.moves.finish()
             self._intake.finish()
             self._staging.finish()
         return self._recover(by, dead, started)
@@ -119,7 +127,7 @@ class ShardedBroker:
     def gauge(self) -> int:
         return sum(self.shards.reached(lambda store: store.gauge()).values())
 
-    def act(
+    def _act(
         self,
         action: Action,
         ids: Sequence[str] = (),
@@ -135,14 +143,16 @@ class ShardedBroker:
         words: dict[str, Any] = {"part_of": part_of, "secrets": secrets}
         if flow is not None:
             home = self.shards.of(flow)
-            return home.call(
+            return home.write(
                 lambda store: store.act(action, ids, author, reason, flow=flow, **words)
             )
         done: list[str] = []
         errors: list[Exception] = []
         for shard, some in self.shards.grouped(ids).items():
             try:
-                done += shard.call(_acting(action, some, (author, reason), words))
+                done += shard.write(_acting(action, some, (author, reason), words))
+                if action == "delete":  # jobs that succeeded stayed where that was written
+                    done += self._forget_elsewhere(shard, some, done, (author, reason), words)
             except AWAY as error:
                 errors.append(error)
         if errors:
@@ -152,11 +162,33 @@ class ShardedBroker:
             ) from errors[0]
         return done
 
-    def signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
+    def _signal(self, name: str, value: bytes, author: str = "", reason: str = "") -> list[str]:
         """Whoever waits on any shard hears; refused while one is away, which may have some."""
         self.shards.every(lambda store: store.records(Rule))
-        heard = self.shards.every(lambda store: store.signal(name, value, author, reason))
+        for bucket in sorted(self.shards.plan.coming)[:1]:
+            self.shards.of_bucket(bucket)  # what is on its way hears nothing: wait for it
+        heard = self.shards.every(
+            lambda store: store.signal(name, value, author, reason), fenced=True
+        )
         return [job_id for ids in heard.values() for job_id in ids]
+
+    def _forget_elsewhere(
+        self,
+        shard: Shard,
+        ids: Sequence[str],
+        done: Sequence[str],
+        said: tuple[str, str],
+        words: Mapping[str, Any],
+    ) -> list[str]:
+        left = [
+            job_id
+            for job_id in ids
+            if job_id not in done and self.shards.map.version(bucket_in(job_id))
+        ]
+        found: list[str] = []
+        for other in self.shards.others(shard) if left else []:
+            found += other.call(_acting("delete", left, said, words))
+        return list(dict.fromkeys(found))
 
     def audit(
         self, kind: str, author: str, reason: str = "", data: Mapping[str, Any] | None = None
@@ -168,6 +200,10 @@ class ShardedBroker:
         self.shards.close()
 
     # Traits
+
+    def _join(self, shard: Shard) -> None:
+        shard.traits, shard.monotonic = self.traits, self.clock.monotonic
+        self._waiting.listen_to(shard)
 
     def _poll_seconds(self) -> float:
         return min(store.traits.poll_seconds() for store in self._opened())

@@ -14,14 +14,17 @@ from typing import Any
 
 import msgspec
 
+from penstock.broker.move import StaleMap
 from penstock.broker.protocol import Broker
 from penstock.broker.values import Claimed, Renewed, Settlement, Wanted
 from penstock.broker.views import Note, WorkerRow
 from penstock.brokers.sharded.misplaced import Misplaced
-from penstock.brokers.sharded.shards import AWAY, Shard, Shards
+from penstock.brokers.sharded.shards import AWAY, OnItsWay, Shard, Shards, bucket_in
+from penstock.errors import StoreUnreachable
 from penstock.job import Job, unclaimed
 
 _MOST_ANSWERS = 10_000
+Again = Callable[[StaleMap], None]
 
 
 class ShardedClaims:
@@ -36,24 +39,39 @@ class ShardedClaims:
         self._answers: dict[tuple[str, int], bool] = {}
 
     def claim(self, wanted: Sequence[Wanted], settlements: Sequence[Settlement] = ()) -> Claimed:
+        self._shards.join_named()
+        if self._shards.plan.coming:
+            self._shards.look_again()
+        with self._shards.patience() as patience:
+            return self._claim(wanted, settlements, patience)
+
+    def _claim(
+        self, wanted: Sequence[Wanted], settlements: Sequence[Settlement], patience: Again
+    ) -> Claimed:
         answers = _Answers(settlements, self._heard_before(settlements))
         jobs: list[list[Job[Any]]] = [[] for _ in wanted]
         times: list[float] = []
-        by_shard = self._by_shard(settlements, answers)
         errors: list[Exception] = []
         answered = False
-        for shard in self._in_turn():
-            pairs = by_shard.get(shard, [])
+        shards = self._in_turn()
+        while shards:
+            shard = shards.pop(0)
+            pairs = self._by_shard(settlements, answers).get(shard, []) if settlements else []
             left = [_less(each, taken) for each, taken in zip(wanted, jobs, strict=True)]
             asked = [at for at, each in enumerate(left) if each.limit > 0 or not answered]
             if any(job.spared for taken in jobs for job in taken):
                 asked = []  # what may kill its process comes from one shard at a time
-            if not asked and not pairs:
+            left_alone = shard.resting and len(errors) + 1 < len(self._shards.all)
+            if left_alone or not (asked or pairs):
                 continue
-            if shard.resting and len(errors) + 1 < len(self._shards.all):
-                continue
+            claims = _claiming([left[at] for at in asked], _of(shard, pairs))
             try:
-                answer = shard.call(_claiming([left[at] for at in asked], pairs))
+                try:
+                    answer = shard.write(claims) if pairs else shard.call(claims)
+                except StaleMap as stale:
+                    patience(stale)  # a bucket moved: its outcomes go where it is now
+                    shards.insert(0, shard)
+                    continue
             except AWAY as error:
                 errors.append(error)
                 continue
@@ -62,9 +80,9 @@ class ShardedClaims:
                 self._keep(answers)
                 raise
             answered = True
-            answers.add(pairs, answer.accepted)
+            answers.add(pairs, self._checked(shard, pairs, answer.accepted))
             for at, taken in zip(asked, answer.jobs, strict=True):
-                jobs[at] += taken
+                jobs[at] += _placed(shard, taken)
             if answer.next_at is not None:
                 times.append(answer.next_at)
         if errors and not answered:
@@ -72,24 +90,40 @@ class ShardedClaims:
         return Claimed(jobs, answers.all(), min(times, default=None))
 
     def settle(self, pairs: Sequence[Settlement]) -> list[bool | None]:
-        answers = _Answers(pairs, self._heard_before(pairs))
+        with self._shards.patience() as patience:
+            answers = _Answers(pairs, self._heard_before(pairs))
+            while (stale := self._settle(pairs, answers)) is not None:
+                try:
+                    patience(stale)
+                except StoreUnreachable:
+                    break  # what is still on its way is sent again
+            return answers.all()
+
+    def _settle(self, pairs: Sequence[Settlement], answers: _Answers) -> StaleMap | None:
+        """Settle what has no answer yet; what is refused because a bucket moved is returned."""
         errors: list[Exception] = []
         by_shard = self._by_shard(pairs, answers)
+        left = sum(_claim_of(job) not in answers.known for job, _ in pairs)
+        stale = self._coming(pairs) if left > sum(map(len, by_shard.values())) else None
         for shard, some in by_shard.items():
             try:
-                answers.add(some, shard.call(_settling(some)))
+                accepted = shard.write(_settling(_of(shard, some)))
+                answers.add(some, self._checked(shard, some, accepted))
+            except StaleMap as refused:
+                stale = refused
             except AWAY as error:
                 errors.append(error)
             except Exception:
                 self._keep(answers)
                 raise
-        if errors and not answers.known:
+        if errors and not answers.known and stale is None:
             raise errors[0]
-        return answers.all()
+        return stale
 
     def renew(
         self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
     ) -> Renewed:
+        self._shards.join_named()
         heard = self._shards.reached(lambda shard: shard.renew(workers, holding)).values()
         return Renewed(
             frozenset(job for each in heard for job in each.cancelled),
@@ -97,7 +131,12 @@ class ShardedClaims:
         )
 
     def note(self, job: Job[Any], note: Note) -> bool:
-        return self._shards.of(job.id).call(lambda shard: shard.note(job, note))
+        shard = self._shards.of(job.id)
+        [(placed, _)] = _of(shard, [(job, unclaimed())])
+        accepted = shard.write(lambda store: store.note(placed, note))
+        if accepted or not self._came_back(placed):
+            return accepted
+        return shard.write(lambda store: store.note(_anywhere(placed), note))
 
     def recover(
         self,
@@ -136,10 +175,49 @@ class ShardedClaims:
         for job, outcome in pairs:
             if _claim_of(job) in answers.known:
                 continue
-            if outcome.spawned:
-                self._misplaced.check_spawned(job, outcome)
-            found.setdefault(self._shards.of(job.id), []).append((job, outcome))
+            try:
+                if outcome.spawned:
+                    self._misplaced.check_spawned(job, outcome)
+                found.setdefault(self._shards.of(job.id), []).append((job, outcome))
+            except OnItsWay:
+                continue  # no answer: its worker sends it again
         return found
+
+    def _checked(
+        self, shard: Shard, pairs: Sequence[Settlement], accepted: Sequence[bool | None]
+    ) -> Sequence[bool | None]:
+        """What a shard answered, once more for jobs that may have left it and come back.
+
+        Their claim is not where it was written then, and the shard looks for it.
+        """
+        again = [
+            at
+            for at, ((job, _), answer) in enumerate(zip(_of(shard, pairs), accepted, strict=True))
+            if answer is False and self._came_back(job)
+        ]
+        if not again:
+            return accepted
+        answers = list(accepted)
+        looked_for = [(_anywhere(pairs[at][0]), pairs[at][1]) for at in again]
+        try:
+            found = shard.write(_settling(looked_for))
+        except (*AWAY, StaleMap):
+            found = [None] * len(again)  # sent again
+        for at, answer in zip(again, found, strict=True):
+            answers[at] = answer
+        return answers
+
+    def _came_back(self, job: Job[Any]) -> bool:
+        return job.lease is not None and self._shards.map.version(bucket_in(job.id)) > 0
+
+    def _coming(self, pairs: Iterable[Settlement]) -> StaleMap | None:
+        """What the first of these jobs waits for whose bucket is on its way."""
+        for job, _ in pairs:
+            try:
+                self._shards.of(job.id)
+            except OnItsWay as coming:
+                return coming
+        return None
 
     def _heard_before(self, pairs: Sequence[Settlement]) -> dict[tuple[str, int], bool]:
         """What was answered of these in calls that failed after that."""
@@ -160,8 +238,9 @@ class ShardedClaims:
         for taken in jobs:
             for job in taken:
                 try:
-                    self._shards.of(job.id).call(_settling([(job, unclaimed())]))
-                except AWAY:
+                    shard = self._shards.of(job.id)
+                    shard.write(_settling(_of(shard, [(job, unclaimed())])))
+                except (*AWAY, StaleMap):
                     continue  # the worker's next comparison with the store puts it back
 
 
@@ -213,6 +292,34 @@ def _counted(jobs: Iterable[Job[Any]]) -> dict[str, int]:
     for job in jobs:
         found[job.task] = found.get(job.task, 0) + 1
     return found
+
+
+def _placed(shard: Shard, jobs: Sequence[Job[Any]]) -> Sequence[Job[Any]]:
+    """Claimed jobs: a store's own note of where a claim is written means nothing to another."""
+    return [
+        job if job.lease is None else msgspec.structs.replace(job, lease=(shard.name, job.lease))
+        for job in jobs
+    ]
+
+
+def _of(shard: Shard, pairs: Sequence[Settlement]) -> list[Settlement]:
+    """These pairs for a shard: of a job that moved it looks up the claim itself."""
+    return [
+        (job, outcome)
+        if job.lease is None
+        else (
+            msgspec.structs.replace(
+                job, lease=job.lease[1] if job.lease[0] == shard.name else None
+            ),
+            outcome,
+        )
+        for job, outcome in pairs
+    ]
+
+
+def _anywhere(job: Job[Any]) -> Job[Any]:
+    """A claimed job, without the note of where its claim is."""
+    return msgspec.structs.replace(job, lease=None)
 
 
 def _claiming(wanted: Sequence[Wanted], pairs: Sequence[Settlement]) -> Callable[[Broker], Claimed]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from penstock.broker import wire
 from penstock.broker.checks import check_age, check_body, check_job, check_lane
+from penstock.broker.move import StaleMap
 from penstock.broker.protocol import Broker
 from penstock.broker.shard_map import SplitEnqueue
 from penstock.broker.traits import Traits
@@ -66,7 +67,7 @@ class ShardedIntake:
         by_shard = self._by_shard(jobs)
         if len(by_shard) == 1:
             [shard] = by_shard
-            return shard.call(lambda store: store.enqueue(jobs, batch=batch, flow=flow))
+            return shard.write(lambda store: store.enqueue(jobs, batch=batch, flow=flow))
         if batch is not None:
             raise Refused(
                 f"batch {batch.id!r}: its rows are of several shards, and one counts them: give all"
@@ -111,26 +112,46 @@ class ShardedIntake:
         standing: dict[str, str] = {}
         left: Exception | None = None
         stored = False
-        for shard, some in by_shard.items():
-            try:
-                answer = shard.call(_enqueueing(some))
-            except AWAY as error:
-                left = error
-                continue
-            except Refused as error:
-                if not stored and left is None:
-                    self._clear(record, first)
-                    raise
-                left = error
-                continue
-            stored = True
-            known |= answer.known
-            standing |= answer.standing
+        with self._shards.patience() as patience:
+            pending = list(by_shard.items())
+            while pending:
+                shard, some = pending.pop(0)
+                try:
+                    answer = shard.write(_enqueueing(some))
+                except StaleMap as stale:
+                    stored = True
+                    try:  # buckets of these moved: they are stored where those are now
+                        pending += self._regrouped(some, stale, patience).items()
+                    except AWAY as error:
+                        left = error
+                    continue
+                except AWAY as error:
+                    left = error
+                    continue
+                except Refused as error:
+                    if not stored and left is None:
+                        self._clear(record, first)
+                        raise
+                    left = error
+                    continue
+                stored = True
+                known |= answer.known
+                standing |= answer.standing
         if left is None:
             self._clear(record, first)
         else:
             self._report(record, left)
         return Enqueued(frozenset(known), standing)
+
+    def _regrouped(
+        self, jobs: list[Piece], stale: StaleMap, patience: Callable[[StaleMap], None]
+    ) -> dict[Shard, list[Piece]]:
+        while True:
+            patience(stale)
+            try:
+                return self._by_shard(jobs)
+            except StaleMap as again:
+                stale = again
 
     def finish(self) -> None:
         """Store what others wrote down and did not get to; called by everybody's upkeep."""
@@ -146,7 +167,7 @@ class ShardedIntake:
                     jobs = wire.from_pieces(wire.decode(record.jobs, list[wire.Piece]))
                     try:
                         self._store(record, shard, self._by_shard(jobs))
-                    except Refused as error:
+                    except (Refused, StaleMap) as error:
                         self._report(record, error)
 
     def _clear(self, record: SplitEnqueue, first: Shard) -> None:

@@ -1,6 +1,7 @@
 """What people see of shards: merged by time where there is an order, added up where there is none.
 
-A shard that is away is left out; `Traits.missing` says so.
+A shard that is away is left out; `Traits.missing` says so. When a bucket moves, its history and its
+jobs that succeeded stay on the shard where they were written.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import Any
 import msgspec
 
 from penstock.broker.filter import Filter
+from penstock.broker.move import StaleMap
 from penstock.broker.newest_first import MadeAt, below, made
 from penstock.broker.position import BEGINNING, Position
 from penstock.broker.protocol import Broker
 from penstock.broker.slice import check_last
 from penstock.broker.views import Count, Event, Note, Page, Why, WorkerRow
 from penstock.brokers.sharded.positions import behind, last, placed, read_position
-from penstock.brokers.sharded.shards import Shards
+from penstock.brokers.sharded.shards import Shard, Shards, bucket_in
 from penstock.flows.flow import FlowPage, FlowRow, JobOutput
 from penstock.job import Job
 
@@ -33,28 +35,82 @@ class ShardedLooks:
     def __init__(self, shards: Shards) -> None:
         self._shards = shards
 
-    # One shard has it
+    # One shard has it; of a bucket that moved the others have the history before
 
     def get(self, job_id: str) -> Job[Any] | None:
-        return self._shards.of(job_id).call(lambda store: store.get(job_id))
+        shard = self._shards.of(job_id)
+        found = shard.call(lambda store: store.get(job_id))
+        for other in [] if found else self._older(shard, [job_id]):
+            found = found or self._found(other, [job_id]).get(job_id)
+        return found
 
     def why(self, job_id: str) -> Why:
-        return self._shards.of(job_id).call(lambda store: store.why(job_id))
+        shard = self._shards.of(job_id)
+        if self._older(shard, [job_id]) and shard.call(lambda store: store.get(job_id)) is None:
+            for other in self._shards.others(shard):
+                if self._found(other, [job_id]):
+                    return other.call(lambda store: store.why(job_id))
+        return shard.call(lambda store: store.why(job_id))
 
     def notes(self, job_id: str, kind: str | None = None) -> list[Note]:
-        return self._shards.of(job_id).call(lambda store: store.notes(job_id, kind))
+        shard = self._shards.of(job_id)
+        found = shard.call(lambda store: store.notes(job_id, kind))
+        for other in [] if found else self._older(shard, [job_id]):
+            found = found or self._shards.unless_away(
+                other, lambda store: store.notes(job_id, kind), []
+            )
+        return found
 
     def flow(self, flow_id: str) -> FlowRow | None:
-        return self._shards.of(flow_id).call(lambda store: store.flow(flow_id))
+        shard = self._shards.of(flow_id)
+        found = shard.call(lambda store: store.flow(flow_id))
+        if found is None:
+            self._older(shard, [flow_id])
+        return found
 
     def outputs(self, node: str) -> list[JobOutput]:
-        return self._shards.of(node).call(lambda store: store.outputs(node))
+        shard = self._shards.of(node)
+        found = shard.call(lambda store: store.outputs(node))
+        gone = [output.job for output in found if output.state is None]
+        earlier: dict[str, Job[Any]] = {}
+        for other in self._older(shard, [node]) if gone or not found else []:
+            earlier |= self._found(other, gone)
+        return [
+            JobOutput(output.job, job.state, job.result)
+            if output.state is None and (job := earlier.get(output.job))
+            else output
+            for output in found
+        ]
 
     def get_many(self, ids: Sequence[str]) -> dict[str, Job[Any]]:
         found: dict[str, Job[Any]] = {}
         for shard, some in self._shards.grouped(ids).items():
-            found |= shard.call(_getting(some))
+            here = shard.call(_getting(some))
+            gone = [job_id for job_id in some if job_id not in here]
+            for other in self._older(shard, gone):
+                found |= self._found(other, gone)
+            found |= here
         return {job_id: found[job_id] for job_id in ids if job_id in found}
+
+    def _older(self, shard: Shard, ids: Sequence[str]) -> list[Shard]:
+        """Who else may have the history of jobs that this shard does not know.
+
+        Raises if the shard's buckets moved since this call was planned: it is planned anew.
+        """
+        if not ids:
+            return []
+        known = self._shards.plan
+        if self._shards.look_again() and any(
+            self._shards.newest.owner(bucket_in(job_id)) != known.map.owner(bucket_in(job_id))
+            for job_id in ids
+        ):
+            raise StaleMap(f"buckets of shard {shard.name} moved")
+        if not any(known.map.version(bucket_in(job_id)) for job_id in ids):
+            return []
+        return self._shards.others(shard)
+
+    def _found(self, shard: Shard, ids: Sequence[str]) -> dict[str, Job[Any]]:
+        return self._shards.unless_away(shard, _getting(ids), {})
 
     # All have some
 
@@ -168,11 +224,21 @@ class ShardedLooks:
     def _history_of(self, job: str, after: Position | None, limit: int) -> list[Event]:
         shard, names = self._shards.of(job), self._shards.named
         places = read_position(BEGINNING if after is None else after, names)
-        part = None if after is None else places.of(shard.name)
-        rows = shard.call(lambda store: store.history(part, limit, job))
+        asked = [shard]
+        if self._shards.map.version(bucket_in(job)):
+            asked += self._shards.others(shard)
+        rows: dict[str, Sequence[Event]] = {}
+        for each in asked:
+            part = None if after is None else places.of(each.name)
+            verb = _history_of(part, limit, job)
+            rows[each.name] = (
+                each.call(verb) if each is shard else self._shards.unless_away(each, verb, [])
+            )
+        if len(rows) > 1:
+            return last(names, rows, limit) if after is None else behind(places, rows)[:limit]
         parts = dict(places.parts)
         found: list[Event] = []
-        for row in rows:
+        for row in rows[shard.name]:
             parts[shard.name] = row.position
             found.append(placed(row, parts, shard.name))
         return found
@@ -208,3 +274,9 @@ def _id_of(row: FlowRow) -> str:
 
 def _getting(ids: Sequence[str]) -> Callable[[Broker], dict[str, Job[Any]]]:
     return lambda store: store.get_many(ids)
+
+
+def _history_of(
+    after: Position | None, limit: int, job: str
+) -> Callable[[Broker], Sequence[Event]]:
+    return lambda store: store.history(after, limit, job)

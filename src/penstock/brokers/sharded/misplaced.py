@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from penstock.brokers.sharded.shards import Shards
+from penstock.broker.move import key_matters
+from penstock.brokers.sharded.shards import Shards, bucket_in
 from penstock.enqueue.ids import bucket_for
 from penstock.errors import Refused
 from penstock.flows.flow import Flow
 from penstock.job import Job, Outcome, Parcel
-from penstock.rules.rule import Rule, RuleKind
-
-_ONE_AT_A_TIME = ("wait", "skip")
+from penstock.rules.rule import Rule
 
 
 class Misplaced:
@@ -29,13 +28,13 @@ class Misplaced:
 
     def check(self, jobs: Iterable[Job[Any] | Parcel], flow: Flow | None = None) -> None:
         """Refuse jobs that are not where their key, or their flow, is."""
-        home = None if flow is None else self._shards.of(flow.id)
         for job in jobs:
-            here = self._shards.of(job.id)
-            if home is not None and here is not home:
+            if flow is not None and bucket_in(job.id) != bucket_in(flow.id):
+                home, here = self._shards.of(flow.id), self._shards.of(job.id)
                 raise Refused(
-                    f"flow {flow and flow.id} is on shard {home.name}, and its job {job.id} on "
-                    f"{here.name}: all jobs of a flow have ids of one bucket"
+                    f"flow {flow.id} is on shard {home.name}, in bucket {bucket_in(flow.id)}, and "
+                    f"its job {job.id} on {here.name}, in bucket {bucket_in(job.id)}: all jobs of "
+                    "a flow have ids of one bucket"
                 )
             if isinstance(job, Job):
                 self._check_keys(job)
@@ -44,7 +43,8 @@ class Misplaced:
         """What a job spawned is stored with its end, and so in its place."""
         here = self._shards.of(job.id)
         for spawned in outcome.spawned:
-            if self._shards.of(spawned.id) is not here:
+            apart = outcome.flow is not None and bucket_in(spawned.id) != bucket_in(job.id)
+            if apart or self._shards.of(spawned.id) is not here:
                 raise Refused(
                     f"job {spawned.id} is of another shard than {job.id}, which spawned it: give "
                     "it an id of the same bucket"
@@ -71,8 +71,4 @@ class Misplaced:
 
     def _matters(self, job: Job[Any]) -> bool:
         """Whether a rule looks at the key of this job."""
-        return any(
-            (rule.policy in _ONE_AT_A_TIME and rule.queue == job.queue)
-            or (rule.kind is RuleKind.LIMIT and rule.per_key and rule.fits(job))
-            for rule in self._rules()
-        )
+        return key_matters(job, self._rules())

@@ -6,6 +6,9 @@ has epoch 1 every shard of the map has had it, and a store without it is not tha
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,16 +17,23 @@ import msgspec
 from penstock.broker.filter import Filter
 from penstock.broker.protocol import Broker
 from penstock.broker.shard_map import ShardMap, even_ranges
-from penstock.brokers.sharded.shards import Shard, Shards
-from penstock.errors import Refused, StoreUnreachable
+from penstock.brokers.sharded.shards import Opens, Shard, Shards
+from penstock.errors import PenstockError, Refused, StoreUnreachable
 from penstock.rules.rule import Rule
 from penstock.schedules.schedule import Schedule
 
-Opens = Callable[[], Broker]
+_AGAIN_SECONDS = 5.0
+
+log = logging.getLogger("penstock")
 
 
-def open_all(opens: Mapping[str, Opens], *, create: bool) -> Shards:
-    """The shards of these stores, with their map; some may be away if one is there."""
+def open_all(
+    opens: Mapping[str, Opens], *, create: bool, more: Callable[[], Mapping[str, Opens]] | None
+) -> Shards:
+    """The shards of these stores, with their map; some may be away if one is there.
+
+    `more` says what the file names by now.
+    """
     there: dict[str, Broker] = {}
     away: dict[str, StoreUnreachable] = {}
     try:
@@ -33,7 +43,7 @@ def open_all(opens: Mapping[str, Opens], *, create: bool) -> Shards:
             except StoreUnreachable as error:
                 away[name] = error
         shard_map = _found(there, away) or _make(there, away, create=create)
-        _complete(there, away, shard_map)
+        copies = {name: _completed(name, broker, shard_map) for name, broker in there.items()}
     except BaseException:
         for broker in there.values():
             broker.close()
@@ -43,7 +53,47 @@ def open_all(opens: Mapping[str, Opens], *, create: bool) -> Shards:
         shards[name] = Shard(name, _checked(name, opener, shard_map), there.get(name))
         if name in away:
             shards[name].away = str(away[name])
-    return Shards(shards, shard_map)
+
+    return Shards(shards, copies, shard_map, _Later(shards, more))
+
+
+class _Later:
+    """Shards that the file names by now, and did not when they were opened."""
+
+    def __init__(
+        self, shards: Mapping[str, Shard], more: Callable[[], Mapping[str, Opens]] | None
+    ) -> None:
+        self._known = set(shards)
+        self._more = more
+        self._look_at: dict[str, float] = {}  # those that could not join: when to try again
+        self._joining = threading.Lock()
+
+    def __call__(self, now: ShardMap) -> dict[str, Shard]:
+        found: Mapping[str, Opens] = {} if self._more is None else self._more()
+        if found.keys() <= self._known or not self._joining.acquire(blocking=False):
+            return {}
+        try:
+            joined = {
+                name: shard
+                for name in found.keys() - self._known
+                if (shard := self._join(name, found[name], now)) is not None
+            }
+            self._known |= joined.keys()
+            return joined
+        finally:
+            self._joining.release()
+
+    def _join(self, name: str, opens: Opens, now: ShardMap) -> Shard | None:
+        if self._look_at.get(name, 0.0) > time.monotonic():
+            return None
+        shard = Shard(name, _checked(name, opens, now))
+        try:
+            shard.broker()
+        except PenstockError as error:  # the others go on without it
+            log.warning("shard %s does not join: %s", name, error)
+            self._look_at[name] = time.monotonic() + _AGAIN_SECONDS
+            return None
+        return shard
 
 
 def map_of(broker: Broker) -> ShardMap | None:
@@ -54,10 +104,12 @@ def map_of(broker: Broker) -> ShardMap | None:
 def _found(there: Mapping[str, Broker], away: Mapping[str, StoreUnreachable]) -> ShardMap | None:
     """The newest map of these stores, if it is in force."""
     found: ShardMap | None = None
+    in_force = False
     for name, broker in there.items():
         kept = map_of(broker)
         if kept is None:
             continue
+        in_force = in_force or kept.epoch > 0
         if kept.shard != name:
             raise Refused(
                 f"the store of shard {name!r} is shard {kept.shard!r}: give each name in the file "
@@ -68,9 +120,8 @@ def _found(there: Mapping[str, Broker], away: Mapping[str, StoreUnreachable]) ->
                 f"the stores of shards {found.shard!r} and {kept.shard!r} belong to two sets of "
                 "shards: name those of one"
             )
-        if found is None or kept.epoch > found.epoch:
-            found = kept
-    if found is None or not found.epoch:
+        found = kept if found is None else found.joined(kept)
+    if found is None or not in_force:
         return None
     known = there.keys() | away.keys()
     if unknown := [name for name in found.names if name not in known]:
@@ -114,17 +165,14 @@ def _make(
     return msgspec.structs.replace(begun, epoch=max(begun.epoch, 1))
 
 
-def _complete(
-    there: Mapping[str, Broker], away: Mapping[str, StoreUnreachable], shard_map: ShardMap
-) -> None:
-    """Every store that is there has this map from now on."""
-    del away
-    for name, broker in there.items():
-        kept = map_of(broker)
-        if kept is None:
-            _check_new(name, broker, shard_map)
-        if kept is None or kept.epoch < shard_map.epoch:
-            broker.put(shard_map.of(name))
+def _completed(name: str, broker: Broker, shard_map: ShardMap) -> ShardMap:
+    """The copy of the map that a store keeps; it is given one if it has none in force."""
+    kept = map_of(broker)
+    if kept is None:
+        _check_new(name, broker, shard_map)
+    if kept is None or not kept.epoch:
+        kept = broker.put(shard_map.of(name))
+    return kept
 
 
 def _check_new(name: str, broker: Broker, shard_map: ShardMap) -> None:
@@ -146,9 +194,7 @@ def _checked(name: str, opens: Opens, shard_map: ShardMap) -> Opens:
     def opened() -> Broker:
         broker = opens()
         try:
-            kept = map_of(broker)
-            if kept is None:
-                _check_new(name, broker, shard_map)
+            _completed(name, broker, shard_map)
             broker.put(shard_map.of(name))  # refused by the store of another
         except BaseException:
             broker.close()

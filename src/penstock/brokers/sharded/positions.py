@@ -49,9 +49,11 @@ def read_position(position: Position, shards: Collection[str]) -> Places:
     found = _FORM.fullmatch(position)
     parts = dict(part.split("=") for part in found["parts"].split(",")) if found else {}
     own = (found and found["own"]) or ""
-    if found is None or not {*parts, own} <= {*shards, ""}:
+    # Parts of shards that were removed since are passed over.
+    if found is None or not (parts.keys() & {*shards}):
         raise foreign(position, f"one has a part for each shard, as in {min(shards)}={BEGINNING}")
-    return Places(dict.fromkeys(shards, BEGINNING) | parts, own)
+    known = {name: part for name, part in parts.items() if name in shards}
+    return Places(dict.fromkeys(shards, BEGINNING) | known, own if own in shards else "")
 
 
 def in_order(rows: Mapping[str, Sequence[Event]]) -> Iterable[tuple[str, Event]]:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from penstock.broker.lake_mark import Mark
 from penstock.broker.protocol import Broker
 from penstock.broker.records import PLAIN_KINDS, Record
-from penstock.broker.shard_map import ShardMap, SplitEnqueue, SplitWrite
+from penstock.broker.shard_map import Departure, ShardMap, SplitEnqueue, SplitWrite
 from penstock.brokers.sharded.marks import marks_as_one
 from penstock.brokers.sharded.shards import AWAY, Shard, Shards
 from penstock.enqueue.ids import bucket_for, bucket_of
@@ -23,7 +23,8 @@ from penstock.schedules.schedule import Decision, Schedule, bucket_text
 
 R = TypeVar("R", bound=Record)
 
-_BY_ITSELF = (ShardMap, SplitEnqueue, SplitWrite)
+# Kinds that each shard keeps by itself.
+_BY_ITSELF = (ShardMap, SplitEnqueue, SplitWrite, Departure)
 
 
 class ShardedRecords:
@@ -50,7 +51,9 @@ class ShardedRecords:
         if kind in _BY_ITSELF:
             raise Refused(f"a {kind.__name__} is cleared on each shard by itself")
         self._ask_all()
-        cleared = self._shards.every(lambda shard: shard.clear(kind, record_id, author, reason))
+        cleared = self._shards.every(
+            lambda shard: shard.clear(kind, record_id, author, reason), fenced=True
+        )
         return any(cleared.values())
 
     def records(self, kind: type[R]) -> list[R]:
@@ -60,7 +63,7 @@ class ShardedRecords:
         if kind is Mark:
             marks = self._shards.reached(lambda shard: shard.records(Mark))
             return marks_as_one(marks, self._shards.named)  # pyright: ignore[reportReturnType]
-        if kind not in {Schedule, SplitEnqueue, SplitWrite}:  # all shards have them
+        if kind not in {Schedule, SplitEnqueue, SplitWrite, Departure}:  # all shards have them
             found = self._shards.first(lambda shard: shard.records(kind))
         else:
             each = self._shards.reached(lambda shard: shard.records(kind))
@@ -115,7 +118,7 @@ class ShardedRecords:
             # A rule is alike on all: the first says when it was made.
             given = kept[0] if kept and kind is Rule else record
             try:
-                kept.append(shard.call(_putting(given, author, reason)))
+                kept.append(shard.write(_putting(given, author, reason)))
             except AWAY:
                 if kind is Rule:
                     for other in self._shards.all[: len(kept)]:
@@ -138,7 +141,7 @@ class ShardedRecords:
                     f"schedule {schedule.name} is on shard {shard.name}, and with this key its jobs"
                     f" are on {home.name}: remove it first (penstock schedules remove)"
                 )
-        return home.call(lambda store: store.put(schedule, author, reason))
+        return home.write(lambda store: store.put(schedule, author, reason))
 
     def decide_schedule(self, schedule: Schedule, decisions: Sequence[Decision]) -> bool:
         home = self._home(schedule)
@@ -149,7 +152,7 @@ class ShardedRecords:
                     f"job {job.id} of schedule {schedule.name} is not on the schedule's shard "
                     f"{home.name}: its id has another bucket than {bucket_text(schedule)!r}"
                 )
-        return home.call(lambda store: store.decide_schedule(schedule, decisions))
+        return home.write(lambda store: store.decide_schedule(schedule, decisions))
 
 
 def _name_of(record: Any) -> str:

@@ -2,25 +2,48 @@
 
 A shard that was away is left alone for a moment by calls that can do without it, so that the others
 go on at their own pace; calls that need it always try.
+
+The map is each shard's own word about what it has, put together. Buckets move while it is in use: a
+verb plans with one map from its first step to its last (`Shards.replanned`), a shard whose map is
+newer refuses its writes, and the verb is planned anew.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+from penstock.broker.move import StaleMap, planned
 from penstock.broker.protocol import Broker
 from penstock.broker.shard_map import ShardMap
 from penstock.broker.traits import Traits
-from penstock.enqueue.ids import bucket_of
-from penstock.errors import StoreFull, StoreUnreachable, UnknownOutcome, WrongUrl
+from penstock.enqueue.ids import BUCKETS, bucket_of
+from penstock.errors import Refused, StoreFull, StoreUnreachable, UnknownOutcome, WrongUrl
 
 T = TypeVar("T")
+P = ParamSpec("P")
+Opens = Callable[[], Broker]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 AWAY = (StoreUnreachable, StoreFull, UnknownOutcome)
+MOVING_SECONDS = 2.0  # so long a call waits for a bucket that is on its way
+_LOOK_SECONDS = 0.01
+_HELP_SECONDS = 0.25  # then whoever waits brings it in: its mover may be gone
+
+
+class OnItsWay(StaleMap):
+    """A bucket left one shard, and is not on the other yet."""
+
+    def __init__(self, bucket: int, to: str) -> None:
+        super().__init__(
+            f"bucket {bucket} is on its way to shard {to}, and has not come: is that shard away, or"
+            " its store an older backup?"
+        )
+        self.bucket = bucket
 
 
 class Shard:
@@ -33,6 +56,7 @@ class Shard:
         self.away: str | None = None  # what its last call failed with
         self.traits: Traits | None = None  # of all shards: what whoever opened them has set
         self.monotonic = time.monotonic
+        self.epoch: Callable[[], int] = lambda: 0  # of its map, as this thread's call is planned
         self._opens = opens
         self._broker = opened
         self._lock = threading.Lock()
@@ -54,6 +78,11 @@ class Shard:
     def resting(self) -> bool:
         """Whether it did not answer a moment ago."""
         return self.away is not None and self.monotonic() < self._ask_at
+
+    def write(self, verb: Callable[[Broker], T]) -> T:
+        """Call a verb about jobs of its buckets: refused if its map is newer than the caller's."""
+        with planned(self.epoch()):
+            return self.call(verb)
 
     def call(self, verb: Callable[[Broker], T]) -> T:
         """Call a verb of this store; an error that is the store's says which shard it is."""
@@ -87,12 +116,139 @@ class Shard:
             broker.close()
 
 
-class Shards:
-    """All shards of one map."""
+class Plan(NamedTuple):
+    """What is known of the shards at one moment: each one's own map, and what follows from all."""
 
-    def __init__(self, shards: Mapping[str, Shard], shard_map: ShardMap) -> None:
-        self.named = {name: shards[name] for name in sorted(shards)}
-        self.map = shard_map
+    copies: Mapping[str, ShardMap]
+    map: ShardMap
+    coming: frozenset[int]  # buckets that left one shard, and are not on the other yet
+
+    @classmethod
+    def of(cls, copies: Mapping[str, ShardMap], known: ShardMap) -> Plan:
+        joined = known
+        for copy in copies.values():
+            joined = joined.joined(copy)
+        coming: set[int] = set()
+        for name, copy in copies.items():
+            if copy.versions != joined.versions or copy.ranges != joined.ranges:
+                coming.update(
+                    bucket
+                    for bucket in range(BUCKETS)
+                    if joined.owner(bucket) == name
+                    and copy.version(bucket) < joined.version(bucket)
+                )
+        return cls(copies, joined, frozenset(coming))
+
+
+class Shards:
+    """All shards of one map.
+
+    `more` names the shards that the file names by now; `finish` brings in what is on its way.
+    """
+
+    def __init__(
+        self,
+        shards: Mapping[str, Shard],
+        copies: Mapping[str, ShardMap],
+        shard_map: ShardMap,
+        more: Callable[[ShardMap], Mapping[str, Shard]] = lambda _: {},
+    ) -> None:
+        self.named: dict[str, Shard] = {}
+        self.finish: Callable[[], object] = lambda: None
+        self.moving_seconds = MOVING_SECONDS
+        self.joins: Callable[[Shard], object] = lambda _: None  # told of a shard that comes later
+        self._more = more
+        self._plan = Plan.of(copies, shard_map)
+        self._own = threading.local()
+        self._lock = threading.RLock()
+        self._add(shards)
+
+    def _add(self, shards: Mapping[str, Shard]) -> None:
+        both = self.named | dict(shards)
+        self.named = {name: both[name] for name in sorted(both)}
+        for name, shard in shards.items():
+            shard.epoch = lambda name=name: self._epoch_of(name)
+            self.joins(shard)
+
+    @property
+    def plan(self) -> Plan:
+        """What this thread's call is planned with; between calls the newest."""
+        return getattr(self._own, "plan", None) or self._plan
+
+    @property
+    def map(self) -> ShardMap:
+        return self.plan.map
+
+    @property
+    def newest(self) -> ShardMap:
+        """The newest map, whatever this thread's call is planned with."""
+        return self._plan.map
+
+    def join_named(self) -> None:
+        """Have shards join that the file names by now: cheap enough before every claim."""
+        if added := self._more(self._plan.map):
+            with self._lock:
+                self._add(added)
+
+    def _epoch_of(self, name: str) -> int:
+        copy = self.plan.copies.get(name)
+        # Of a shard that was away nothing is known: it tells when it is asked.
+        return 0 if copy is None else copy.epoch
+
+    def replanned(self, verb: Callable[P, T]) -> Callable[P, T]:
+        """A verb, planned anew where a bucket moved in the middle of it."""
+
+        @wraps(verb)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self.patience() as patience:
+                while True:
+                    try:
+                        return verb(*args, **kwargs)
+                    except StaleMap as stale:
+                        patience(stale)
+
+        return call
+
+    @contextmanager
+    def patience(self) -> Generator[Callable[[StaleMap], None]]:
+        """Plan with one map within this; what it yields plans anew, or raises once it is enough."""
+        before, began = getattr(self._own, "plan", None), time.monotonic()
+        self._own.plan = self._plan
+        helped = False
+
+        def again(stale: StaleMap) -> None:
+            nonlocal helped
+            waited = time.monotonic() - began
+            self.look_again()
+            if isinstance(stale, OnItsWay) and stale.bucket in self._plan.coming:
+                if waited >= self.moving_seconds:
+                    raise StoreUnreachable(f"{stale}. Nothing was changed: try again") from stale
+                if not helped and waited > _HELP_SECONDS:
+                    helped = True
+                    self.finish()
+                time.sleep(_LOOK_SECONDS)
+            self._own.plan = self._plan
+
+        try:
+            yield again
+        finally:
+            self._own.plan = before
+
+    def look_again(self) -> bool:
+        """Read the map of every shard that answers, and the file; whether anything moved."""
+        with self._lock:
+            self.join_named()
+            before = self._plan
+            copies = dict(before.copies)
+            for shard in self.all:
+                try:
+                    found = shard.call(lambda store: store.records(ShardMap))
+                except AWAY:
+                    continue
+                if found:
+                    copies[shard.name] = found[0]
+            self._plan = Plan.of(copies, before.map)
+            return self._plan.map != before.map or self._plan.coming != before.coming
 
     @property
     def all(self) -> list[Shard]:
@@ -100,14 +256,24 @@ class Shards:
 
     def of(self, job_id: str) -> Shard:
         """The shard that a job's id leads to; of what is no id, any: its store says so."""
-        try:
-            bucket = bucket_of(job_id)
-        except ValueError:
-            bucket = 0
-        return self.of_bucket(bucket)
+        return self.of_bucket(bucket_in(job_id))
 
     def of_bucket(self, bucket: int) -> Shard:
-        return self.named[self.map.owner(bucket)]
+        plan = self.plan
+        name = plan.map.owner(bucket)
+        if bucket in plan.coming:
+            raise OnItsWay(bucket, name)
+        if name not in self.named:
+            self.look_again()
+        if name not in self.named:
+            raise Refused(
+                f"bucket {bucket} is on shard {name!r} by now, which the file of shards does not "
+                "name: add its URL under that name"
+            )
+        return self.named[name]
+
+    def others(self, shard: Shard) -> list[Shard]:
+        return [each for each in self.all if each is not shard]
 
     def grouped(self, ids: Iterable[str]) -> dict[Shard, list[str]]:
         """These ids by shard."""
@@ -154,9 +320,9 @@ class Shards:
                 errors.append(error)
         raise errors[0]
 
-    def every(self, verb: Callable[[Broker], T]) -> dict[str, T]:
+    def every(self, verb: Callable[[Broker], T], *, fenced: bool = False) -> dict[str, T]:
         """The answers of all shards; an error names the one that did not answer."""
-        return {shard.name: shard.call(verb) for shard in self.all}
+        return {shard.name: shard.write(verb) if fenced else shard.call(verb) for shard in self.all}
 
     def missing(self) -> tuple[str, ...]:
         """A sentence for each shard that did not answer when it was last asked."""
@@ -165,6 +331,14 @@ class Shards:
     def close(self) -> None:
         for shard in self.all:
             shard.close()
+
+
+def bucket_in(job_id: str) -> int:
+    """The bucket of an id; of what is no id, any."""
+    try:
+        return bucket_of(job_id)
+    except ValueError:
+        return 0
 
 
 def any_of(answers: Mapping[str, Any]) -> Any:

@@ -10,6 +10,7 @@ passwords stay there, the stores keep only the names.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tomllib
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from penstock.app.settings import anchor, mask
 from penstock.broker.protocol import Broker
 from penstock.brokers.schemes import REMOTE, SHARDS, in_process
 from penstock.brokers.sharded import ShardedBroker, open_sharded
+from penstock.brokers.sharded.shards import Opens
 from penstock.errors import Refused
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
@@ -38,9 +40,31 @@ def open_file(
     create: bool = True,
 ) -> ShardedBroker:
     """The shards that the file of this URL names."""
-    named = urls_in(url)
-    opens = {name: partial(open_store, each, clock, create=create) for name, each in named.items()}
-    return open_sharded(opens, clock, create=create)
+    path = path_in(url)
+
+    def opens() -> dict[str, Opens]:
+        named = read_shards(path)
+        return {
+            name: partial(open_store, each, clock, create=create) for name, each in named.items()
+        }
+
+    read: list[Any] = [opens(), _changed_at(path)]
+
+    def more() -> dict[str, Opens]:
+        """What the file names by now; as before, while it is being written or cannot be read."""
+        if (changed := _changed_at(path)) != read[1]:
+            with contextlib.suppress(Refused):
+                read[:] = [opens(), changed]
+        return read[0]
+
+    return open_sharded(read[0], clock, create=create, more=more)
+
+
+def _changed_at(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
 
 
 def urls_in(url: str) -> dict[str, str]:

@@ -59,7 +59,7 @@ class ShardedStaging:
         for job in jobs:
             by_shard.setdefault(self._shards.of(job.id), []).append(job)
         for shard, some in by_shard.items():
-            shard.call(_staging(write, part, some))
+            shard.write(_staging(write, part, some))
         return 0
 
     def commit_write(

@@ -55,18 +55,23 @@ class ShardedWaiting:
         if self._pid:  # forked: threads and locks are the parent's
             self._begin_anew()
         self._pid = os.getpid()
-        listens: list[threading.Event] = []
-        for shard in self._shards.all:
-            listens.append(threading.Event())
-            name = f"penstock-shard-{shard.name}"
-            run = threading.Thread(
-                target=self._listen, args=(shard, listens[-1]), name=name, daemon=True
-            )
-            run.start()
+        listens = [self._start(shard) for shard in self._shards.all]
         # What is stored from now on is heard of.
         for event in listens:
             event.wait(_BEGIN_SECONDS)
         self.wake()
+
+    def listen_to(self, shard: Shard) -> None:
+        """Listen to a shard that comes later, if the others are listened to."""
+        if self._pid == os.getpid() and not self._closed.is_set():
+            self._start(shard)
+
+    def _start(self, shard: Shard) -> threading.Event:
+        listens = threading.Event()
+        name = f"penstock-shard-{shard.name}"
+        run = threading.Thread(target=self._listen, args=(shard, listens), name=name, daemon=True)
+        run.start()
+        return listens
 
     def _listen(self, shard: Shard, listens: threading.Event) -> None:
         seconds = 0.0  # the first call only begins to listen

@@ -11,6 +11,7 @@ from penstock.broker.values import RETENTION_SECONDS
 from penstock.brokers.sqlite.claiming import SqliteClaims
 from penstock.brokers.sqlite.enqueuing import SqliteIntake
 from penstock.brokers.sqlite.errors import as_penstock_errors
+from penstock.brokers.sqlite.moving import SqliteMoving
 from penstock.brokers.sqlite.pruning import SqlitePruning
 from penstock.brokers.sqlite.renewing import SqliteRenewals
 from penstock.brokers.sqlite.scanning import SqliteScans
@@ -60,6 +61,7 @@ class SqliteBroker:
         records = Records(rules, schedules, marks, partial(PlainRecordRows, store, rules))
         looks = Looks(store)
         staging = SqliteStaging(store, intake)
+        moving = SqliteMoving(store, intake, renewals)
         scans = SqliteScans(store)
 
         # Core
@@ -104,6 +106,10 @@ class SqliteBroker:
         self.reach = scans.reach
         self.slices = scans.slices
         self.scan = scans.scan
+
+        # Capabilities
+        self.take_out = moving.take_out
+        self.bring_in = moving.bring_in
 
         self._settle_within = settlements.settle_within
 

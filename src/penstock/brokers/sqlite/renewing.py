@@ -28,7 +28,7 @@ class SqliteRenewals:
         self.clock = store.clock
         self._settle_within = settle_within
 
-    def keep_alive(self, db: Db, worker: WorkerRow, now: float) -> None:
+    def keep_alive(self, db: Db, worker: WorkerRow, now: float | None) -> None:
         """A claim stands for a renewal, written only when the lease is a third over."""
         lease = lease_in(db.execute(sql.worker, (worker.id,)).fetchone(), self.store.boot)
         if lease is None or lease.third_over(self.store.lease_time()):

@@ -23,6 +23,7 @@ from typing import Any
 
 from penstock.app.clock import SYSTEM_CLOCK, AnyClock
 from penstock.broker.call_deadline import OVER, call_deadline, call_seconds
+from penstock.broker.move import check_epoch, planned_epoch
 from penstock.broker.read_budget import current_share
 from penstock.broker.traits import ONE_PLACE, Traits
 from penstock.broker.values import RETENTION_SECONDS
@@ -69,7 +70,7 @@ class SqliteStore:
         self.path = Path(os.path.realpath(path))
         self.traits = Traits(
             name="SQLite",
-            capabilities=frozenset({*ONE_PLACE, "joins", "begins"}),
+            capabilities=frozenset({*ONE_PLACE, "joins", "begins", "moves"}),
             retention=retention,
             poll_seconds=lambda: POLL_SECONDS,
             rules_version=self.rules_version,
@@ -253,12 +254,19 @@ class SqliteStore:
                 self._durable = durable
             self._begin(self.busy_seconds if patience is None else patience)
             try:
+                if planned_epoch():
+                    self._check_map()
                 yield self._writer_db
                 self._writer.execute("commit")
             except BaseException:
                 if self._writer.in_transaction:
                     self._writer.execute("rollback")
                 raise
+
+    def _check_map(self) -> None:
+        """Refuse a write that was planned with an older map of shards."""
+        row = self._writer_db.execute(sql.map_epoch).fetchone()
+        check_epoch(None if row is None else row["epoch"])
 
     def _begin(self, patience: float) -> None:
         # Not SQLite's own busy handler: it sleeps up to 100 ms between two tries, and a busy worker

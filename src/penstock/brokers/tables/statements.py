@@ -100,6 +100,45 @@ class Statements(SqlFiles):
     lock_marks: str
     newest: str
     oldest_row: str
+    # move.sql
+    map_epoch: str
+    leases_to_move: str
+    parcels_to_move: str
+    forget_parcels: str
+    rows_to_move: str
+    forget_rows: str
+    rows_with_keys: str
+    move_job: str
+    move_tag: str
+    forget_tags: str
+    notes_to_move: str
+    forget_note: str
+    forget_kept_secret: str
+    sent_to_move: str
+    forget_sent_ids: str
+    move_sent: str
+    unique_keys: str
+    forget_unique_keys: str
+    move_unique: str
+    flows_to_move: str
+    nodes_to_move: str
+    needs_to_move: str
+    members_to_move: str
+    forget_flows: str
+    forget_flow_finds: str
+    forget_flow_nodes: str
+    forget_flow_needs: str
+    forget_flow_members: str
+    move_flow: str
+    move_find: str
+    move_node: str
+    move_need: str
+    move_member: str
+    batches: str
+    forget_batch: str
+    move_batch: str
+    declared_worker: str
+    staged_in: str
     # note.sql
     note: str
     notes: str

@@ -11,18 +11,25 @@ from penstock.errors import Refused
 # Shards have a map already, and keep these records on each shard by itself.
 pytestmark = pytest.mark.needs("order across buckets")
 FIRST = ShardMap(fleet="ours", shard="a", epoch=1, ranges=even_ranges(["a", "b"]))
-SECOND = msgspec.structs.replace(FIRST, epoch=2, ranges=((0, "b"),))
+SECOND = msgspec.structs.replace(FIRST, epoch=2)
 
 
 def test_a_map_is_kept_until_one_of_a_higher_epoch_comes(broker):
     assert broker.records(ShardMap) == []
 
+    assert broker.put(msgspec.structs.replace(FIRST, epoch=0, ranges=((0, "b"),))).epoch == 0
     assert broker.put(FIRST) == FIRST
     assert broker.put(SECOND) == SECOND
     assert broker.put(FIRST) == SECOND
     assert broker.put(msgspec.structs.replace(FIRST, epoch=2)) == SECOND
 
     assert broker.records(ShardMap) == [SECOND]
+
+
+def test_a_map_that_is_in_force_keeps_its_buckets_which_only_a_move_changes(broker):
+    broker.put(FIRST)
+
+    assert broker.put(msgspec.structs.replace(SECOND, ranges=((0, "b"),))) == SECOND
 
 
 @pytest.mark.parametrize(

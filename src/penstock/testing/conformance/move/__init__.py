@@ -1,0 +1,1 @@
+"""What people see; see `penstock.broker.look`."""
