@@ -88,6 +88,8 @@ class MovedFlow(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
     ended_at: float | None
     jobs_left: int
+    state_ttl: float | None = None
+    state_until: float | None = None
     nodes: tuple[MovedNode, ...]
 
 

@@ -87,9 +87,8 @@ def run_all(broker, clock) -> None:
 
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("steps", range(9))
-def test_a_mover_killed_anywhere_leaves_each_job_in_one_place(
-    broker, old, clock, stores, victim, steps
-):
+def test_a_mover_killed_anywhere_leaves_each_job_in_one_place(old, clock, stores, victim, steps):
+    broker = sharded(clock, *stores)
     jobs = [job_in(clock, IN_A), job_in(clock, IN_A, key="ada"), job_in(clock, IN_B)]
     old.enqueue(jobs[:2])
     old.enqueue(jobs[2:])

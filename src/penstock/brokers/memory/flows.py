@@ -289,6 +289,8 @@ class MemoryFlows:
             name=kept.flow.name,
             find=kept.flow.find,
             state=kept.flow.state,
+            state_ttl=kept.flow.state_ttl,
+            state_until=kept.state_until,
             created_at=kept.created_at,
             ended_at=kept.ended_at,
             jobs_left=kept.jobs_left,
@@ -320,7 +322,12 @@ class MemoryFlows:
             for each in moved.nodes
         ]
         flow = Flow(
-            id=moved.id, nodes=tuple(nodes), name=moved.name, find=moved.find, state=moved.state
+            id=moved.id,
+            nodes=tuple(nodes),
+            name=moved.name,
+            find=moved.find,
+            state=moved.state,
+            state_ttl=moved.state_ttl,
         )
         self._flows[moved.id] = StoredFlow(
             flow,
@@ -328,6 +335,7 @@ class MemoryFlows:
             moved.created_at,
             moved.jobs_left,
             moved.ended_at,
+            moved.state_until,
         )
         for node, each in zip(nodes, moved.nodes, strict=True):
             unmet = {need for need, met in each.needs if not met}

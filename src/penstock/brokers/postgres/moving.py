@@ -16,6 +16,7 @@ from penstock.brokers.postgres.statements import sql
 from penstock.brokers.postgres.store import PostgresStore
 from penstock.brokers.tables.db import Db
 from penstock.brokers.tables.moving import Moving
+from penstock.errors import Refused
 from penstock.job import Lane
 
 
@@ -29,6 +30,14 @@ class PostgresMoving(Moving):
     def keep_out(self, db: Db) -> None:
         db.execute(sql.change_map)
         db.execute(sql.keep_claims_out)
+
+    def check_leaving(self, db: Db) -> None:
+        attached = db.execute(sql.attached_tables).fetchone()
+        if attached is not None:
+            raise Refused(
+                f"table {attached['name']} is a queue by triggers of the database, which know "
+                "nothing of shards: take them off before buckets leave (penstock attach TABLE --detach)"
+            )
 
     def in_sql(self, buckets: Collection[int]) -> Mapping[str, Any]:
         return {"buckets": [f"{0x800 | bucket:03x}" for bucket in sorted(buckets)]}

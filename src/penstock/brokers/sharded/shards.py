@@ -116,7 +116,7 @@ class Shard:
             broker.close()
 
 
-class Plan(NamedTuple):
+class Routes(NamedTuple):
     """What is known of the shards at one moment: each one's own map, and what follows from all."""
 
     copies: Mapping[str, ShardMap]
@@ -124,7 +124,7 @@ class Plan(NamedTuple):
     coming: frozenset[int]  # buckets that left one shard, and are not on the other yet
 
     @classmethod
-    def of(cls, copies: Mapping[str, ShardMap], known: ShardMap) -> Plan:
+    def of(cls, copies: Mapping[str, ShardMap], known: ShardMap) -> Routes:
         joined = known
         for copy in copies.values():
             joined = joined.joined(copy)
@@ -158,7 +158,7 @@ class Shards:
         self.moving_seconds = MOVING_SECONDS
         self.joins: Callable[[Shard], object] = lambda _: None  # told of a shard that comes later
         self._more = more
-        self._plan = Plan.of(copies, shard_map)
+        self._plan = Routes.of(copies, shard_map)
         self._own = threading.local()
         self._lock = threading.RLock()
         self._add(shards)
@@ -171,7 +171,7 @@ class Shards:
             self.joins(shard)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> Routes:
         """What this thread's call is planned with; between calls the newest."""
         return getattr(self._own, "plan", None) or self._plan
 
@@ -247,7 +247,7 @@ class Shards:
                     continue
                 if found:
                     copies[shard.name] = found[0]
-            self._plan = Plan.of(copies, before.map)
+            self._plan = Routes.of(copies, before.map)
             return self._plan.map != before.map or self._plan.coming != before.coming
 
     @property

@@ -74,6 +74,10 @@ class Moving(ABC):
     def keep_out(self, db: Db) -> None:
         """Have no other write go on until the end of the transaction."""
 
+    def check_leaving(self, db: Db) -> None:
+        """Refuse where somebody would go on to store jobs here who knows no map."""
+        del db
+
     @abstractmethod
     def in_sql(self, buckets: Collection[int]) -> Mapping[str, Any]:
         """These buckets as the statements take them."""
@@ -93,6 +97,7 @@ class Moving(ABC):
             leave = leaving(kept, buckets, to)
             if kept is None or not leave:
                 return TakenOut()
+            self.check_leaving(db)
             place = self.in_sql(leave)
             staged = db.execute(self.store.sql.staged_in, place).fetchone()
             if staged is not None:
@@ -272,6 +277,8 @@ class Moving(ABC):
                 name=row["name"],
                 find=find_in(row["find"]),
                 state=row["state"],
+                state_ttl=row["state_ttl"],
+                state_until=row["state_until"],
                 created_at=row["created_at"],
                 ended_at=row["ended_at"],
                 jobs_left=row["jobs_left"],
@@ -401,6 +408,8 @@ class Moving(ABC):
             "name": flow.name,
             "find": text_of(flow.find),
             "state": flow.state,
+            "state_ttl": flow.state_ttl,
+            "state_until": flow.state_until,
             "created_at": flow.created_at,
             "ended_at": flow.ended_at,
             "jobs_left": flow.jobs_left,

@@ -142,8 +142,8 @@ delete from penstock.member where substr(node::text, 20, 3) = any(%(buckets)s);
 
 -- name: move_flow
 -- A flow as a whole, as it was.
-insert into penstock.flow (id, name, find, state, created_at, ended_at, jobs_left)
-values (%(id)s, %(name)s, %(find)s, %(state)s, %(created_at)s, %(ended_at)s, %(jobs_left)s);
+insert into penstock.flow (id, name, find, state, state_ttl, state_until, created_at, ended_at, jobs_left)
+values (%(id)s, %(name)s, %(find)s, %(state)s, %(state_ttl)s, %(state_until)s, %(created_at)s, %(ended_at)s, %(jobs_left)s);
 
 -- name: move_find
 -- A property that a flow is found by.

@@ -129,8 +129,8 @@ delete from penstock_member where substr(hex(substr(node, 9, 2)), 1, 3) in (sele
 
 -- name: move_flow
 -- A flow as a whole, as it was.
-insert into penstock_flow (id, name, find, state, created_at, ended_at, jobs_left)
-values (:id, :name, :find, :state, :created_at, :ended_at, :jobs_left);
+insert into penstock_flow (id, name, find, state, state_ttl, state_until, created_at, ended_at, jobs_left)
+values (:id, :name, :find, :state, :state_ttl, :state_until, :created_at, :ended_at, :jobs_left);
 
 -- name: move_find
 -- A property that a flow is found by.
