@@ -36,7 +36,8 @@ class PostgresMoving(Moving):
         if attached is not None:
             raise Refused(
                 f"table {attached['name']} is a queue by triggers of the database, which know "
-                "nothing of shards: take them off before buckets leave (penstock attach TABLE --detach)"
+                "nothing of shards: take them off before buckets leave (penstock attach TABLE "
+                "--detach)"
             )
 
     def in_sql(self, buckets: Collection[int]) -> Mapping[str, Any]:
