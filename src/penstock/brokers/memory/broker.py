@@ -47,7 +47,7 @@ from penstock.brokers.memory.containers import lane_of
 from penstock.brokers.memory.job_actions import Act, MemoryJobActions
 from penstock.brokers.memory.key_turns import Turns
 from penstock.brokers.memory.lake_marks import Marks
-from penstock.brokers.memory.moving import MemoryMoving, fenced
+from penstock.brokers.memory.moving import fenced
 from penstock.brokers.memory.plain_records import MemoryRecords
 from penstock.brokers.memory.reading import MemoryReading
 from penstock.brokers.memory.rules import MemoryRules
@@ -72,10 +72,8 @@ POLL_SECONDS = 2.0
 _LETTING_GO = (RuleKind.LIMIT, RuleKind.ORDER)
 
 
-class MemoryBroker(MemoryStaging, MemoryReading, MemoryMoving):
+class MemoryBroker(MemoryStaging, MemoryReading):
     """Jobs in this process; safe between threads, gone when the process ends."""
-
-    stage = fenced(MemoryStaging.stage)
 
     def __init__(
         self,

@@ -11,11 +11,12 @@ from penstock.broker.checks import check_age, check_job, check_lane, check_stage
 from penstock.broker.traits import Traits
 from penstock.broker.values import STAGED_SECONDS, Committed, Epoch, differs
 from penstock.brokers.memory.containers import PublishedWrite
+from penstock.brokers.memory.moving import MemoryMoving, fenced
 from penstock.brokers.memory.store import MemoryStore, unpacked
 from penstock.job import Job, Parcel
 
 
-class MemoryStaging:
+class MemoryStaging(MemoryMoving):
     """Stage, commit and discard writes in parts; whoever inherits has the store and its lock."""
 
     clock: AnyClock
@@ -33,6 +34,7 @@ class MemoryStaging:
             check_job(job)
         return offered
 
+    @fenced
     def stage(self, write: str, part: str, jobs: Sequence[Job[Any] | Parcel]) -> int:
         check_stage(write, part)
         with self._lock:
