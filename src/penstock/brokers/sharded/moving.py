@@ -17,6 +17,7 @@ from typing import Any
 from penstock.broker.move import Move, can_move
 from penstock.broker.protocol import Broker
 from penstock.broker.queue_options import QueueOptions
+from penstock.broker.records import PLAIN_KINDS
 from penstock.broker.shard_map import Departure
 from penstock.broker.worker_settings import WorkerSettings
 from penstock.brokers.sharded.shards import AWAY, Shard, Shards
@@ -126,4 +127,6 @@ def _all_of(kind: type[Any]) -> Callable[[Broker], Sequence[Any]]:
 
 
 def _name_of(record: Any) -> str:
-    return getattr(record, "name", None) or record.id
+    if isinstance(record, Rule):
+        return record.id
+    return next(kind.id_of(record) for kind in PLAIN_KINDS if kind.type is type(record))
