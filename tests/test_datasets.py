@@ -369,6 +369,28 @@ def test_what_is_late_by_its_freshness_is_named(shop, t):
     assert {name for name, _ in late} == {"rides"}
 
 
+def test_a_plan_looks_once_at_each_table_and_in_pages_at_the_store(shop, t, monkeypatch):
+    looks: Counter[str] = Counter()
+    find_table, find_jobs = DatasetTable.find, t.broker.find
+
+    def found(table: DatasetTable) -> Any:
+        looks[table.folder.name] += 1
+        return find_table(table)
+
+    def jobs(*given: Any) -> Any:
+        looks["jobs"] += 1
+        return find_jobs(*given)
+
+    fill(shop.app, ["busy"], until=UNTIL)
+    monkeypatch.setattr(DatasetTable, "find", found)
+    monkeypatch.setattr(t.broker, "find", jobs)
+
+    states = shop.states("busy")
+
+    assert len(states) == 3
+    assert looks == {"rides": 1, "busy": 1, "jobs": 1}
+
+
 def test_a_run_whose_input_was_never_made_says_which(shop, t):
     shop.busy.task.enqueue("2026-01-02")
 

@@ -13,6 +13,7 @@ import pytest
 from penstock.app.locate import load_app
 from penstock.spark.datasets.run import fill
 from penstock.spark.datasets.table import DatasetTable
+from penstock.testing.checker import check_store
 from tests.arrow_session import ArrowSession
 from tests.stories.conftest import Story, eventually
 
@@ -53,6 +54,8 @@ def test_killed_anywhere_each_partition_has_one_version(
             assert made is not None
             result = dataset.task.results.decode(app.broker.get(made.job).result)
             assert (result.run, result.rows) == (version.run, version.rows)
+    verdict = check_store(app.broker)
+    assert verdict.ok, verdict
     app.close()
 
 

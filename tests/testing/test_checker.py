@@ -45,6 +45,40 @@ def found(*events: Event, tolerance: float = 0.0) -> list[str]:
 READY = State.READY
 
 
+def version(job: str = "a", **fields: Any) -> Event:
+    """The row of a job that says it made, or found, a version of a partition."""
+    made: dict[str, Any] = {
+        "type": "made",
+        "dataset": "rides",
+        "partition": "2026-01-05",
+        "run": "1-x.0",
+        "job": job,
+        "attempt": 1,
+        "rows": 3,
+        "bytes": 9,
+        "inputs": [],
+    }
+    at = fields.pop("at", 10.0)
+    by = fields.pop("by", job)
+    return row(at=at, job=by, result=msgspec.json.encode(made | fields))
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([version(), version("b", at=20)], ["datasets"]),
+        ([version(), version("a", at=20, by="b", found=True, rows=4)], ["datasets"]),
+        ([version(by="b")], ["datasets"]),
+        ([version(), version("a", at=20, by="b", found=True)], []),
+        ([version(), version("b", at=20, run="1-x.1"), version("c", partition="p", at=30)], []),
+        ([row(result=b'{"type":"made"}')], []),
+    ],
+    ids=["made twice", "other rows", "another's", "found", "other versions", "no version"],
+)
+def test_a_version_of_a_partition_is_made_once(events: Sequence[Event], expected: list[str]):
+    assert found(*events) == expected
+
+
 @pytest.mark.parametrize(
     ("events", "expected"),
     [

@@ -22,6 +22,7 @@ from penstock.broker.protocol import Broker
 from penstock.broker.views import Event
 from penstock.flows.flow import FlowRow
 from penstock.job import ENDED, Job, State
+from penstock.testing.dataset_checker import MadeVersions
 
 INVARIANTS = {
     "accepted": "every accepted job has ended, or is in the store and may still run",
@@ -32,6 +33,7 @@ INVARIANTS = {
     "running limit": "never more jobs run at one instant than a limit allows",
     "rate limit": "never more jobs start in a window than a limit allows",
     "slots": "every slot of a schedule is decided once",
+    "datasets": "each version of a dataset's partition was made by one attempt of one job",
     "flows": "every member of a flow is counted once, and a flow ends when its last member has",
 }
 _PAGE = 10_000
@@ -118,6 +120,7 @@ class Checker:
         self._flow_ends: dict[str, int] = {}
         self._retries = 0
         self._flow_retries = 0
+        self._made = MadeVersions()
 
     def read(self, event: Event) -> None:
         """The next row."""
@@ -196,6 +199,9 @@ class Checker:
         self.seen["jobs ended"] += state in ENDED
         self.seen["retried attempts"] += state is State.READY and event.reason == "error"
         self.succeeded[event.task or ""] += state is State.SUCCEEDED
+        if state is State.SUCCEEDED:
+            for subject, sentence in self._made.read(event):
+                self._report("datasets", subject, sentence)
         before = self._lives.get(job_id)
         if before is not None:
             self._follows(event, attempt, before)
