@@ -156,4 +156,13 @@ def test_an_etl_of_days_comes_to_the_right_totals_whatever_is_killed(kills: int,
 def test_every_example_is_run_by_a_test():
     names = {path.stem for path in EXAMPLES.glob("*.py")}
 
-    assert names == {"endpoint", "etl_days", "model", "notebook", "reminders", "submit"}
+    # congestion: tests/spark/test_congestion.py
+    assert names == {
+        "congestion",
+        "endpoint",
+        "etl_days",
+        "model",
+        "notebook",
+        "reminders",
+        "submit",
+    }
