@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import quantiles
@@ -29,6 +29,9 @@ SHORT = 0.050  # seconds of the tasks whose worker is killed, as in peers/work.p
 _MOST = MOST_JOBS // 2
 _LOOK = 0.005
 _AGAIN_SECONDS = 2.0
+BUSY_RATE = 100.0  # jobs a second, of what a server costs that is neither idle nor full
+_QUIET_SECONDS = 3.0  # until a worker that has started is as quiet as it gets
+_ADDED_UP_SECONDS = 1.2  # until the server's counters have what was done
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Sizes:
     kill_seconds: float  # until a job that was held by a killed worker counts as lost
     raw_rows: int
     bound: float  # seconds until a run is given up
+    cost_seconds: float  # idle, and at a fixed rate
 
 
 FULL = Sizes(
@@ -56,6 +60,7 @@ FULL = Sizes(
     kill_seconds=90,
     raw_rows=300_000,
     bound=60,
+    cost_seconds=20,
 )
 QUICK = Sizes(
     runs=1,
@@ -67,6 +72,7 @@ QUICK = Sizes(
     kill_seconds=45,
     raw_rows=100_000,
     bound=30,
+    cost_seconds=2,
 )
 
 
@@ -355,6 +361,61 @@ def cost(peer: Peer, sizes: Sizes, stores: Asked) -> dict[str, float]:
         "wal_process": (stores.ask("wal") - enqueued) / count,
         "statements": statements / count,
     }
+
+
+def server(peer: Peer, sizes: Sizes, stores: Asked) -> dict[str, Any]:
+    """What a peer costs the server of PostgreSQL: per 1,000 jobs, and while nothing is to be done.
+
+    Statements are not logged meanwhile, as that would cost more than some of them. The server adds
+    up a session's counters when it has been idle for a second, or ends: where work is counted,
+    workers are killed before the counters are read.
+    """
+    name = peer.entrant.name
+    backlogged = "process" not in peer.ask("about").get("without", {})
+    found: dict[str, Any] = {}
+    if backlogged:
+        count = max(min(peer.jobs.get("process", 1000), 20_000), 100)
+        peer.renew()
+        peer.enqueue("nothing", count, bulk=True)
+        with _counted(stores, name) as backlog, peer.working("nothing") as running:
+            peer.wait_ran(count, sizes.bound, running)
+            peer.wait_settled(sizes.bound)
+        found["backlog"] = _each(backlog, count / 1000)
+    peer.renew()
+    without = stores.ask("counters", name=name)["connections"]
+    with ExitStack() as counted, peer.working("stamp") as running:
+        _wait_for_worker(peer, sizes, running)
+        time.sleep(_QUIET_SECONDS)
+        with _counted(stores, name) as idle:
+            time.sleep(sizes.cost_seconds)
+        found["connections"] = stores.ask("counters", name=name)["connections"] - without
+        found["idle"] = _each(idle, sizes.cost_seconds / 60)
+        count = int(sizes.cost_seconds * BUSY_RATE)
+        busy = counted.enter_context(_counted(stores, name))
+        patience = PATIENCE + 5 * sizes.cost_seconds
+        request = {"task": "stamp", "first": 1, "count": count, "size": SMALL, "rate": BUSY_RATE}
+        peer.ask("pace", **request, patience=patience)
+        peer.wait_ran(1 + count, sizes.bound, running)
+    found["busy"] = _each(busy, count / 1000)
+    return found
+
+
+@contextmanager
+def _counted(stores: Asked, name: str) -> Generator[dict[str, float]]:
+    """Fills what it yields with what the server did meanwhile."""
+    time.sleep(_ADDED_UP_SECONDS)
+    before = stores.ask("counters", name=name)
+    done: dict[str, float] = {}
+    yield done
+    time.sleep(_ADDED_UP_SECONDS)
+    after = stores.ask("counters", name=name)
+    for counter in ("cpu", "wal", "commits", "hits"):
+        if before[counter] is not None:
+            done[counter] = after[counter] - before[counter]
+
+
+def _each(done: dict[str, float], units: float) -> dict[str, float]:
+    return {counter: value / units for counter, value in done.items()}
 
 
 def percentile(seconds: list[float], percent: int) -> float:

@@ -1,6 +1,7 @@
 """`python plot.py figures.json plot.svg`: the main figures as bars, on logarithmic axes.
 
 The colour is the store's, and a heavy name is Penstock's: what can be compared stands out together.
+Figures of curves.py become a panel for each curve, with the raw limits of the stores as lines.
 """
 
 from __future__ import annotations
@@ -70,11 +71,37 @@ def _bars(axes: Axes, results: dict[str, Any], measure: str) -> None:
         label.set_fontweight("bold" if peer["library"] == "penstock" else "normal")
 
 
+def draw_curves(results: dict[str, Any]) -> Figure:
+    """One panel for each curve, one line for each store."""
+    curves = results["curves"]
+    height = (len(curves) + 1) // 2
+    figure = Figure(figsize=(11, 3.6 * height), layout="constrained")
+    panels = figure.subplots(height, 2, squeeze=False).flatten()
+    for axes, (name, kinds) in zip(panels, curves.items(), strict=False):
+        for kind, points in kinds.items():
+            sizes, costs = zip(*points, strict=True) if points else ((), ())
+            axes.plot(sizes, costs, marker="o", color=COLOURS[kind], label=STORES[kind])
+            limit = results["raw"][kind]
+            axes.axhline(limit, color=COLOURS[kind], linestyle=":", linewidth=1)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlabel(results["titles"][name], fontsize=10)
+        axes.set_ylabel("µs a job", fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels[len(curves) :]:
+        axes.set_visible(False)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=11)
+    figure.suptitle("Cost per job; dotted: one row written, with nothing around it", fontsize=14)
+    return figure
+
+
 def main() -> None:
     """Draw, the same file for the same figures."""
     mpl.rcParams |= {"svg.hashsalt": "penstock", "svg.fonttype": "none"}
     source, target = (Path(argument) for argument in sys.argv[1:3])
-    figure = draw(json.loads(source.read_text(encoding="utf-8")))
+    results = json.loads(source.read_text(encoding="utf-8"))
+    figure = draw_curves(results) if "curves" in results else draw(results)
     figure.savefig(target, metadata={"Date": None} if target.suffix == ".svg" else None)
 
 

@@ -16,6 +16,8 @@ from roster import HERE, STORES
 
 BEGIN = "<!-- made by make bench: begin -->"
 END = "<!-- made by make bench: end -->"
+CURVES_BEGIN = "<!-- made by make bench ARGS=--curves: begin -->"
+CURVES_END = "<!-- made by make bench ARGS=--curves: end -->"
 RAW_WORDS = {
     "postgres_copy": ("PostgreSQL", "COPY by psycopg's `write_row`, 100,000 rows a commit"),
     "postgres_commit": ("PostgreSQL", "INSERT by psycopg, one row a commit"),
@@ -23,6 +25,21 @@ RAW_WORDS = {
     "redis_push": ("Redis", "RPUSH by redis-py, one by one"),
     "sqlite_bulk": ("SQLite", "`executemany`, 10,000 rows a commit"),
     "sqlite_commit": ("SQLite", "INSERT, one row a commit, synchronous FULL"),
+}
+# What each figure of Penstock is compared with, by store.
+RAW_OF = {
+    "postgres": {
+        "single": "postgres_commit",
+        "bulk": "postgres_copy",
+        "process": "postgres_copy",
+    },
+    "redis": {"single": "redis_push", "bulk": "redis_pipeline", "process": "redis_pipeline"},
+}
+RATIO_WORDS = {
+    "postgres_commit": "a raw commit of one row",
+    "postgres_copy": "raw COPY",
+    "redis_push": "RPUSH, one by one",
+    "redis_pipeline": "RPUSH in pipelines",
 }
 # Of a measurement that a run has not made there is no column: older figures have fewer.
 LATER = {"cpu"}
@@ -53,7 +70,40 @@ def write(results: dict[str, Any], docs: Path, python: Path | None) -> None:
     page.write_text(filled(page.read_text(encoding="utf-8"), results), encoding="utf-8")
     if python is None:
         return
-    command = [str(python), str(HERE / "plot.py"), str(figures), str(assets / "benchmarks.svg")]
+    _plot(python, figures, assets / "benchmarks.svg")
+
+
+def write_curves(found: dict[str, Any], docs: Path, python: Path | None) -> None:
+    """The figures of curves.py, their table in the page, and the plot."""
+    assets = docs / "assets"
+    assets.mkdir(exist_ok=True)
+    figures = assets / "curves.json"
+    figures.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    page = docs / "benchmarks.md"
+    before, _, rest = page.read_text(encoding="utf-8").partition(CURVES_BEGIN)
+    _, _, after = rest.partition(CURVES_END)
+    plot = "![Microseconds a job against each size, with raw limits as lines](assets/curves.svg)"
+    inner = f"{plot}\n\n{curves_table(found)}"
+    text = f"{before}{CURVES_BEGIN}\n\n{inner}\n\n{CURVES_END}{after}"
+    page.write_text(text, encoding="utf-8")
+    if python is not None:
+        _plot(python, figures, assets / "curves.svg")
+
+
+def curves_table(found: dict[str, Any]) -> str:
+    """A row for each curve and store, and for the raw limit of each."""
+    rows = [["microseconds a job, against", "store", "at each size"]]
+    for name, kinds in found["curves"].items():
+        for kind, points in kinds.items():
+            said = ", ".join(f"{size:,}: {cost:.1f}" for size, cost in points)
+            rows.append([found["titles"][name], STORES[kind], said])
+    for kind, raw in found["raw"].items():
+        rows.append(["raw limit: a row of 100 bytes written", STORES[kind], f"{raw:.1f}"])
+    return _table(rows)
+
+
+def _plot(python: Path, figures: Path, target: Path) -> None:
+    command = [str(python), str(HERE / "plot.py"), str(figures), str(target)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     if ran.returncode != 0:
         raise Failed(f"no plot: {ran.stderr.strip().splitlines()[-1]}")
@@ -77,6 +127,7 @@ def markdown(results: dict[str, Any]) -> str:
         _kill(results),
         "### What PostgreSQL does for one job\n",
         _cost(results),
+        _server(results),
         "### Limits of the stores, in the same run\n",
         _raw(results),
         "### Versions and settings\n",
@@ -87,8 +138,10 @@ def markdown(results: dict[str, Any]) -> str:
 
 def text(results: dict[str, Any]) -> str:
     """The same for a terminal: columns instead of bars."""
-    titled = [_main(results), _kill(results), _cost(results), _raw(results), _versus(results)]
-    return "\n\n".join(_aligned(part) for part in titled if part)
+    titled = [_main(results), _kill(results), _cost(results), _server(results)]
+    titled += [_raw(results), _versus(results)]
+    tables = [table for part in titled if part for table in part.split("\n\n")]
+    return "\n\n".join(_aligned(table) for table in tables)
 
 
 def _about(results: dict[str, Any]) -> str:
@@ -163,6 +216,36 @@ def _cost(results: dict[str, Any]) -> str:
     return _table(rows) if len(rows) > 1 else ""
 
 
+_COUNTERS = {"cpu": "CPU s", "wal": "WAL kB", "commits": "commits", "hits": "pages found in memory"}
+
+
+def _server(results: dict[str, Any]) -> str:
+    """A row for each system and situation: per 1,000 jobs, and per minute with none."""
+    situations = {
+        "backlog": "1,000 jobs of a backlog",
+        "busy": f"1,000 jobs at {results['sizes'].get('cost_rate', 0):.0f} a second",
+        "idle": "a minute with nothing to do",
+    }
+    rows = [["system", "what it is for", *_COUNTERS.values(), "connections of an idle worker"]]
+    for peer in results["peers"].values():
+        figure = peer["figures"].get("server")
+        if figure is None or "reason" in figure:
+            continue
+        for name, said in situations.items():
+            if name in figure:
+                cells = [_counter(figure[name], counter) for counter in _COUNTERS]
+                held = str(figure["connections"]) if name == "idle" else ""
+                rows.append([_named(peer)[0], said, *cells, held])
+    return _table(rows) if len(rows) > 1 else ""
+
+
+def _counter(done: dict[str, float], counter: str) -> str:
+    if counter not in done:
+        return "not measured"
+    value = done[counter] / (1024 if counter == "wal" else 1)
+    return f"{value:,.2f}" if counter == "cpu" else f"{value:,.0f}"
+
+
 def _raw(results: dict[str, Any]) -> str:
     rows = [["store", "limit", "a second"]]
     for name, figure in results["raw"].items():
@@ -183,30 +266,26 @@ def _settings(results: dict[str, Any]) -> str:
     return _table(rows)
 
 
-def ratios(results: dict[str, Any]) -> dict[str, float]:
-    """Penstock on PostgreSQL against the best peer there, and against the store itself."""
-    ours = results["peers"].get("penstock-postgres", {}).get("figures", {})
+def ratios(results: dict[str, Any], store: str = "postgres") -> dict[str, float]:
+    """Penstock on a store against the best peer there, and against the store itself."""
+    ours = results["peers"].get(f"penstock-{store}", {}).get("figures", {})
     others = [
         peer["figures"]
         for peer in results["peers"].values()
-        if peer["store"] == "postgres" and peer["library"] != "penstock"
+        if peer["store"] == store and peer["library"] != "penstock"
     ]
     found: dict[str, float] = {}
-    for measure in ("single", "bulk", "process", "process_two", "slow"):
+    for measure in ("single", "bulk", "process", "process_two", "slow", "cpu"):
         best = max([_median(figures, measure) for figures in others], default=0.0)
         if best and _median(ours, measure):
             found[measure] = _median(ours, measure) / best
     waits = [figures["latency"]["p50"] for figures in others if "p50" in figures.get("latency", {})]
     if waits and "p50" in ours.get("latency", {}):
         found["latency"] = ours["latency"]["p50"] / min(waits)
-    for measure, limit in (
-        ("single", "postgres_commit"),
-        ("bulk", "postgres_copy"),
-        ("process", "postgres_copy"),
-    ):
+    for measure, limit in RAW_OF[store].items():
         if limit in results["raw"] and _median(ours, measure):
             raw = results["raw"][limit]["median"]
-            found[f"{measure}_of_{limit}"] = _median(ours, measure) / raw
+            found[f"{measure}_of_raw"] = _median(ours, measure) / raw
     if _median(ours, "process") and _median(ours, "process_two"):
         found["two_of_one"] = _median(ours, "process_two") / _median(ours, "process")
     return found
@@ -217,20 +296,28 @@ def _median(figures: dict[str, Any], measure: str) -> float:
 
 
 def _versus(results: dict[str, Any]) -> str:
-    found = ratios(results)
+    """A table for each store on which Penstock has peers."""
+    tables = [_versus_on(results, store) for store in RAW_OF]
+    return "\n\n".join(table for table in tables if table)
+
+
+def _versus_on(results: dict[str, Any], store: str) -> str:
+    found, other = ratios(results, store), f"other system on {STORES[store]}"
+    limits = {measure: RATIO_WORDS[limit] for measure, limit in RAW_OF[store].items()}
     words = {
-        "single": "single enqueue, times the fastest other system on PostgreSQL",
-        "bulk": "bulk enqueue, times the fastest other system on PostgreSQL",
-        "process": "processing by one process, times the fastest other system on PostgreSQL",
-        "process_two": "processing by two processes, times the fastest other system on PostgreSQL",
-        "slow": "10 ms tasks with 2 kB, times the fastest other system on PostgreSQL",
-        "latency": "latency p50, times the best other system on PostgreSQL (less is better)",
-        "single_of_postgres_commit": "single enqueue, of a raw commit of one row",
-        "bulk_of_postgres_copy": "bulk enqueue, of raw COPY",
-        "process_of_postgres_copy": "processing by one process, of raw COPY",
+        "single": f"single enqueue, times the fastest {other}",
+        "bulk": f"bulk enqueue, times the fastest {other}",
+        "process": f"processing by one process, times the fastest {other}",
+        "process_two": f"processing by two processes, times the fastest {other}",
+        "slow": f"10 ms tasks with 2 kB, times the fastest {other}",
+        "cpu": f"tasks of 1 ms of CPU, times the fastest {other}",
+        "latency": f"latency p50, times the best {other} (less is better)",
+        "single_of_raw": f"single enqueue, of {limits['single']}",
+        "bulk_of_raw": f"bulk enqueue, of {limits['bulk']}",
+        "process_of_raw": f"processing by one process, of {limits['process']}",
         "two_of_one": "processing by two processes, times one",
     }
-    rows = [["Penstock on PostgreSQL", "ratio"]]
+    rows = [[f"Penstock on {STORES[store]}", "ratio"]]
     rows += [[said, f"{found[name]:.2f}"] for name, said in words.items() if name in found]
     return _table(rows) if len(rows) > 1 else ""
 

@@ -13,6 +13,7 @@ import os
 import platform
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -33,6 +34,7 @@ from measure import Peer, Sizes
 from peers import marks
 from roster import HERE, LOCKS, Entrant, chosen
 
+DOCS = PROJECT / "docs"
 Figures = dict[str, dict[str, Any]]
 
 RATES: dict[str, Callable[[Peer, Sizes], float]] = {
@@ -83,6 +85,8 @@ class Run:
                 "slow_jobs": self.sizes.slow_jobs,
                 "kill_jobs": self.sizes.kill_jobs,
                 "kill_seconds": self.sizes.kill_seconds,
+                "cost_seconds": self.sizes.cost_seconds,
+                "cost_rate": measure.BUSY_RATE,
             },
             "servers": {},
             "raw": {},
@@ -252,6 +256,18 @@ class Run:
                 )
                 if cost is not None:
                     self._figures(peer)["cost"] = cost
+        on_postgres = [peer for peer in self._peers if peer.entrant.store == "postgres"]
+        for peer in on_postgres:
+            peer.ask("close")  # else what others keep open would be done meanwhile
+        for peer in on_postgres:
+            found = self._try(
+                peer, "server", lambda peer, sizes: measure.server(peer, sizes, self._stores)
+            )
+            if found is not None:
+                self._figures(peer)["server"] = found
+            peer.ask("close")
+        for peer in on_postgres:
+            peer.ask("open")
 
     def _measure_kill(self) -> None:
         """All peers at once: their jobs sleep, and whoever lets go of a job is waited for."""
@@ -367,9 +383,27 @@ def _options() -> argparse.Namespace:
         action="store_true",
         help="only write the page again, from the figures beside it",
     )
+    add("--curves", action="store_true", help="instead: cost per job against sizes (curves.py)")
     add("--lock", action="store_true", help="only write requirements/*.txt anew")
     add("--upgrade", action="store_true", help="with --lock: newer versions")
     return parser.parse_args()
+
+
+def _curves(options: argparse.Namespace, docs: Path | None) -> None:
+    """Run curves.py where the drivers are; its figures, table and plot go into the page."""
+    python = Path(sys.executable) if options.here else python_of(LOCKS / "tools.txt")
+    folder = _room()
+    command = [str(python), str(HERE / "curves.py"), "--folder", str(folder)]
+    command += [f"--{name}" for name in ("quick", "json") if getattr(options, name)]
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=folder) as made:
+        figures = Path(made) / "curves.json"
+        path = os.pathsep.join([str(HERE), str(PROJECT / "src")])
+        subprocess.run(
+            [*command, "--out", str(figures)], env={**os.environ, "PYTHONPATH": path}, check=True
+        )
+        if docs is not None:
+            found = json.loads(figures.read_text(encoding="utf-8"))
+            report.write_curves(found, docs, None if options.here else python)
 
 
 def main() -> None:
@@ -380,11 +414,13 @@ def main() -> None:
     if options.lock:
         return lock_all(upgrade=options.upgrade)
     docs: Path | None = options.docs
+    if options.curves:
+        return _curves(options, docs or (None if options.quick or options.here else DOCS))
     full = not (options.quick or options.only or options.here)
     if docs is None and full and set(options.measure) == set(MEASURES):
-        docs = PROJECT / "docs"
+        docs = DOCS
     if options.render:
-        docs = docs or PROJECT / "docs"
+        docs = docs or DOCS
         results = report.read(docs)
     else:
         results = Run(options).go(chosen(options.only, quick=options.quick))

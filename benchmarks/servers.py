@@ -16,6 +16,7 @@ from typing import Any, LiteralString
 
 import psycopg
 import raw
+import server_cost
 from peers.protocol import answer
 from psycopg import sql
 
@@ -123,6 +124,11 @@ class Stores:
         starts = [f"{_database(name)}|LOG:  {kind}" for kind in ("statement:", "execute ")]
         return sum(line.startswith(tuple(starts)) for line in self._postgres.log.splitlines())
 
+    def counters(self, name: str) -> dict[str, Any]:
+        """What PostgreSQL has done so far, in a peer's database and as a whole."""
+        assert self._postgres is not None
+        return server_cost.read(self._postgres.url(), _database(name), self._postgres.pid)
+
     def raw(self, limit: str, count: int) -> float:
         """Rows a second of a store by itself; `limit` is a name in raw.py."""
         postgres = redis = ""
@@ -164,8 +170,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=sys.argv[1]) as made:
         stores = Stores(Path(made))
         names = ("start_postgres", "start_redis", "url", "empty", "wal", "log_statements")
+        names = (*names, "statements", "counters", "raw")
         try:
-            answer({name: getattr(stores, name) for name in (*names, "statements", "raw")})
+            answer({name: getattr(stores, name) for name in names})
         finally:
             stores.close()
 

@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -33,9 +35,15 @@ NAMES = {
 }
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(BENCHMARKS / "run.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+def run(*arguments: str, script: str = "run.py") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(BENCHMARKS / script), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+
+
+def figures_of(script: str, *arguments: str) -> dict[str, Any]:
+    ran = run(*arguments, "--json", script=script)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
 
 
 def test_it_says_what_it_does():
@@ -82,19 +90,27 @@ def test_every_peer_on_node_exports_the_same_functions(library):
 def test_where_there_is_no_node_a_row_says_so(bench_modules, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(bench_modules.Failed, match="no node with npm is found here"):
-        bench_modules.node_of("bullmq")
+    environment = bench_modules.environment
+
+    with pytest.raises(environment.Failed, match="no node with npm is found here"):
+        environment.node_of("bullmq")
 
 
 @pytest.fixture
 def bench_modules(monkeypatch):
     """The runner's modules, which are scripts beside each other."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
+    before = set(sys.modules)
     import environment
+    import report
 
-    yield environment
-    for name in ("environment", "asking", "roster"):
-        sys.modules.pop(name, None)
+    yield SimpleNamespace(environment=environment, report=report)
+    for name in set(sys.modules) - before:
+        if (
+            getattr(sys.modules[name], "__file__", None)
+            and BENCHMARKS in Path(str(sys.modules[name].__file__)).parents
+        ):
+            del sys.modules[name]
 
 
 @pytest.mark.parametrize("library", ON_NODE)
@@ -142,6 +158,29 @@ def test_the_page_is_made_of_the_figures_beside_it(tmp_path):
         assert (tmp_path / name).read_text("utf-8") == (DOCS / name).read_text("utf-8")
 
 
+def test_penstock_is_compared_with_the_best_other_system_on_each_store(bench_modules):
+    def peer(library, store, **medians):
+        figures = {name: {"median": median} for name, median in medians.items()}
+        return {"library": library, "store": store, "figures": figures}
+
+    results = {
+        "peers": {
+            "penstock-redis": peer("penstock", "redis", bulk=100.0, process=40.0),
+            "rq": peer("rq", "redis", bulk=10.0, process=1.0),
+            "bullmq": peer("bullmq", "redis", bulk=20.0),
+            "pgboss": peer("pgboss", "postgres", bulk=1000.0),
+        },
+        "raw": {"redis_pipeline": {"median": 200.0}},
+    }
+
+    found = bench_modules.report.ratios(results, "redis")
+
+    assert found == {"bulk": 5.0, "process": 40.0, "bulk_of_raw": 0.5, "process_of_raw": 0.2}
+    table = bench_modules.report._versus(results)
+    assert "| bulk enqueue, times the fastest other system on Redis | 5.00 |" in table
+    assert "PostgreSQL" not in table
+
+
 def test_a_quick_run_measures():
     measures = ("single", "bulk", "process", "latency", "fan_out")
 
@@ -156,3 +195,71 @@ def test_a_quick_run_measures():
     assert all(figures[name]["median"] > 0 for name in measures if name != "latency"), figures
     assert 0 < figures["latency"]["p50"] <= figures["latency"]["p99"]
     assert results["raw"]["sqlite_bulk"]["median"] > 0
+
+
+def test_what_a_system_costs_the_server_of_postgresql():
+    options = ("--quick", "--only", "penstock-postgres", "--here", "--measure", "cost")
+
+    cost = figures_of("run.py", *options)["peers"]["penstock-postgres"]["figures"]
+
+    assert cost["cost"]["wal_process"] > 0, cost
+    for situation in ("backlog", "busy", "idle"):
+        assert cost["server"][situation].keys() >= {"wal", "commits", "hits"}
+    assert cost["server"]["busy"]["commits"] >= 1000  # each job is enqueued by itself
+    assert cost["server"]["backlog"]["commits"] < 500
+    assert 2 <= cost["server"]["connections"] <= 10
+
+
+def test_cpu_time_is_that_of_a_process_its_children_and_those_that_have_ended(
+    bench_modules, tmp_path
+):
+    import server_cost
+
+    for pid, parent, times in ((7, 1, "10 20 300 4000"), (8, 7, "1 2 9 9"), (9, 1, "50 50 0 0")):
+        (tmp_path / str(pid)).mkdir()
+        before = f"{pid} (a (strange) name) S {parent} " + "0 " * 9
+        (tmp_path / str(pid) / "stat").write_text(f"{before}{times} 20 0", encoding="ascii")
+
+    assert server_cost.cpu_seconds(7, tmp_path) == 4333 / server_cost._TICKS
+    assert server_cost.cpu_seconds(6, tmp_path) is None
+
+
+def test_curves_have_a_point_for_each_size_and_the_raw_limit_beside_them(bench_modules, tmp_path):
+    names = ("pending", "queues", "busy_workers", "history", "payload")
+
+    options = ("--quick", "--stores", "sqlite", "--curves", ",".join(names))
+    found = figures_of("curves.py", *options, "--folder", str(tmp_path))
+
+    assert found["curves"].keys() == set(names)
+    points = {name: [size for size, cost in found["curves"][name]["sqlite"]] for name in names}
+    assert points["pending"] == points["history"] == [1000, 2000]
+    assert points["queues"] == [1, 10]
+    assert all(cost > 0 for name in names for _, cost in found["curves"][name]["sqlite"])
+    assert found["raw"]["sqlite"] > 0
+
+    shutil.copy(DOCS / "benchmarks.md", tmp_path)
+    bench_modules.report.write_curves(found, tmp_path, None)
+    page = (tmp_path / "benchmarks.md").read_text("utf-8")
+    assert "| bytes of payload | SQLite | 100: " in page
+    assert page.count("make bench ARGS=--curves: end") == 1
+
+
+def test_the_bare_loop_is_beside_penstock_and_the_raw_limit():
+    options = ("--only", "sqlite", "--jobs", "2000", "--runs", "1")
+
+    figures = figures_of("bare_loop.py", *options)["sqlite"]
+
+    assert figures.keys() == {"raw", "rows", "parcels", "penstock"}
+    assert all(rate > 0 for rate in figures.values())
+
+
+def test_the_time_of_a_job_is_told_by_stretch():
+    options = ("--only", "sqlite", "--jobs", "1024", "--singles", "20")
+
+    found = figures_of("stretches.py", *options)["sqlite"]
+
+    assert found.keys() == {"512", "1"}
+    for made in found.values():
+        assert made["us"].keys() == {"enqueue", "claim", "run", "settle", "history"}
+        assert all(us > 0 for us in made["us"].values())
+        assert made["driver"]["run"] < made["driver"]["settle"] <= 1

@@ -77,6 +77,22 @@ def test_bench_gives_all_figures(cli):
     assert figures["machine"]["synchronous"] == "full"
 
 
+def test_bench_of_work_is_beside_the_bare_function(cli):
+    bench = cli.start(
+        *("bench", "--work", "mixed", "--jobs", "1000", "--runs", "1", "--json"),
+        *("--threads", "20", "--async-slots", "50", "--folder", "."),
+    )
+    said, errors = bench.communicate(timeout=250)
+
+    assert bench.returncode == 0, errors
+    figures = json.loads(said)
+    assert (figures["jobs"], figures["threads"], figures["async_slots"]) == (1000, 20, 50)
+    for name in ("bare_seconds", "worker_seconds", "efficiency", "bare_memory"):
+        assert figures[name] > 0, name
+    assert figures["supervisor_memory"] > 0
+    assert figures["child_memory"] > 0
+
+
 def test_bench_on_postgres_gives_each_figure_beside_its_limit(cli):
     bench = cli.start(
         "bench",

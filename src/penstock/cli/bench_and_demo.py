@@ -53,8 +53,25 @@ def bench(
         ),
     ] = None,
     runs: Annotated[
-        int, typer.Option(help="PostgreSQL: number of rounds; medians are shown.", min=1)
+        int,
+        typer.Option(
+            help="PostgreSQL: number of rounds; --work: of pairs; medians are shown.", min=1
+        ),
     ] = 5,
+    work: Annotated[
+        Literal["cpu1ms", "io50ms", "async50ms", "mixed"] | None,
+        typer.Option(
+            help="Measure tasks that do this instead: what a worker adds to the bare function in "
+            "the same processes, and its memory."
+        ),
+    ] = None,
+    threads: Annotated[int, typer.Option(help="With --work: threads per process.", min=1)] = 10,
+    async_slots: Annotated[
+        int, typer.Option(help="With --work: jobs of `async def` tasks at a time.", min=1)
+    ] = 100,
+    processes: Annotated[
+        int, typer.Option(help="With --work: number of child processes.", min=1)
+    ] = 1,
     folder: Annotated[
         Path | None, typer.Option(help="Measure the disk of this folder.", show_default="temporary")
     ] = None,
@@ -64,8 +81,31 @@ def bench(
 
     It takes a few minutes and uses a temporary store.
 
+    With --work: how much of the time of the bare function is left, for tasks that compute for a
+    millisecond, wait for 50 ms on a thread or on the event loop, or each in turn.
+
     Example: penstock bench --jobs 50000
     """
+    if work is not None:
+        if broker == "remote":
+            raise Refused("--work is for --broker sqlite, postgres and redis")
+        from penstock.brokers import need_driver
+        from penstock.tools.bench.work import bench as measure_work
+
+        need_driver({"postgres": "postgresql://", "redis": "redis://"}.get(broker, "sqlite://"))
+        measure_work(
+            work,
+            broker=broker,
+            url=url,
+            jobs=jobs,
+            threads=threads,
+            async_slots=async_slots,
+            processes=processes,
+            runs=runs,
+            folder=folder,
+            json=json,
+        )
+        return
     if broker == "postgres":
         from penstock.brokers import need_driver
 
@@ -99,7 +139,7 @@ def bench(
 
         measure_remote(jobs, folder=folder, json=json)
         return
-    from penstock.tools.bench import bench as measure
+    from penstock.tools.bench.report import bench as measure
 
     measure(broker, jobs, claim=claim, around=around, folder=folder, json=json)
 

@@ -35,14 +35,16 @@ def store(url: str) -> Generator[str]:
 
 
 @contextmanager
-def worker(url: str, *options: str, processes: int = 1) -> Generator[subprocess.Popen[bytes]]:
+def worker(
+    url: str, *options: str, processes: int = 1, tasks: str = "penstock.tools.bench.tasks"
+) -> Generator[subprocess.Popen[bytes]]:
     """A real `penstock worker` with its child processes."""
     command = [
         sys.executable,
         "-m",
         "penstock",
         "worker",
-        "penstock.tools.bench.tasks",
+        tasks,
         "--url",
         url,
     ]
