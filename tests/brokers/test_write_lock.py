@@ -34,7 +34,7 @@ def test_a_transaction_that_does_not_end_is_named_with_its_process(file):
 
 
 def test_a_file_that_others_write_is_not_blamed(file):
-    over = threading.Event()
+    over, holds = threading.Event(), threading.Event()
 
     def write() -> None:
         with closing(sqlite3.connect(file, isolation_level=None, timeout=30)) as other:
@@ -42,11 +42,14 @@ def test_a_file_that_others_write_is_not_blamed(file):
             while not over.is_set():
                 other.execute("begin immediate")
                 other.execute("insert into theirs values (1)")
+                holds.set()
+                over.wait(0.1)  # so that the lock is free for a moment only, between two commits
                 other.execute("commit")
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
+        assert holds.wait(60)
         assert held_by_another(file, seconds=0.5) == []
     finally:
         over.set()
