@@ -49,7 +49,33 @@ class _Context:
     )
 
 
+class _Sources:
+    """Data sources in Python, by name; read in this process."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Any] = {}
+
+    def register(self, source: Any) -> None:
+        self._known[source.name()] = source
+
+    def read(self, name: str) -> ArrowFrame:
+        reader = self._known[name]({}).reader(None)
+        batches = [rows for part in reader.partitions() for rows in reader.read(part)]
+        return ArrowFrame(arrow.Table.from_batches(batches))
+
+
 class _Reader:
+    def __init__(self, sources: _Sources) -> None:
+        self._sources = sources
+        self._format = ""
+
+    def format(self, name: str) -> _Reader:
+        self._format = name
+        return self
+
+    def load(self) -> ArrowFrame:
+        return self._sources.read(self._format)
+
     def schema(self, _: Any) -> _Reader:
         return self
 
@@ -64,7 +90,11 @@ class ArrowSession:
     """What a run asks of a session."""
 
     sparkContext = _Context()  # noqa: N815
-    read = _Reader()
+    dataSource = _Sources()  # noqa: N815
+
+    @property
+    def read(self) -> _Reader:
+        return _Reader(self.dataSource)
 
 
 def frame(**columns: list[Any]) -> ArrowFrame:

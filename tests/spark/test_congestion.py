@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from penstock.spark.datasets.frames import read_versions
 from penstock.spark.datasets.pipeline import Pipeline
 from penstock.spark.datasets.run import fill
 from penstock.spark.datasets.status import counted
@@ -55,7 +56,7 @@ def views(spark: Any, program: Any) -> dict[tuple[str, int], tuple[int, float]]:
     """What a reader of the month sees."""
     snapshot = DatasetTable(program.congestion.place).find()
     assert snapshot is not None
-    rows = spark.read.parquet(*snapshot.files(["2026-01"])).collect()
+    rows = read_versions(spark, snapshot, ["2026-01"]).collect()
     return {(row.road, row.hour): (row.probes, row.slow) for row in rows}
 
 

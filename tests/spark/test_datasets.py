@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock import App, Expect, Interval
 from penstock.broker.filter import Filter
-from penstock.spark.datasets.frames import CheckFailed
+from penstock.spark.datasets.frames import CheckFailed, read_versions
 from penstock.spark.datasets.run import fill
 from penstock.spark.datasets.table import DatasetTable
 from penstock.task.dataset_plan import Made
@@ -57,7 +57,7 @@ def test_a_month_of_days_is_made_by_jobs_checked_and_read_back(
     assert (filled.enqueued, filled.waiting) == ({"rides": 2}, 1)
     snapshot = DatasetTable(busy.place).find()
     assert snapshot is not None
-    frame = spark.read.parquet(*snapshot.files(["2026-W13"]))
+    frame = read_versions(spark, snapshot, ["2026-W13"])
     [row] = frame.collect()
     assert (row["rides"], row["week"]) == (6, date(2026, 3, 23))
     days = DatasetTable(rides.place).find()

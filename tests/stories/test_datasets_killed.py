@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.app.locate import load_app
+from penstock.spark.datasets.frames import read_versions
 from penstock.spark.datasets.run import fill
 from penstock.spark.datasets.table import DatasetTable
 from penstock.testing.checker import check_store
@@ -66,7 +67,7 @@ def seen(dataset: Any) -> dict[str, Any]:
 def rows(dataset: Any, text: str) -> list[Any]:
     snapshot = DatasetTable(dataset.place).find()
     assert snapshot is not None
-    return ArrowSession.read.parquet(*snapshot.files([text])).rows()
+    return read_versions(ArrowSession(), snapshot, [text]).rows()
 
 
 def assert_whole(dataset: Any) -> None:

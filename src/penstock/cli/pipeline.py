@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +12,7 @@ from penstock.cli.lake_command import LakeCommand, ReportSource
 from penstock.cli.options import Json, Reason, Store, with_options
 from penstock.errors import Refused
 from penstock.operate.parse_input import parse_duration
+from penstock.operate.storage_options import options_of_environment, parse_options
 
 if TYPE_CHECKING:
     from penstock.cli.datasets import RunOptions
@@ -186,11 +186,13 @@ def pipeline(
     Example: penstock pipeline run --lake ./lake
     """
     of_datasets = step in _OF_DATASETS or (step is PipelineCommand.RUN and (dataset or all_))
+    options = parse_options(storage_option or ())
     if of_datasets:
         from penstock.cli.datasets import RunOptions
 
-        options = RunOptions(since, until, again, max_running, dry_run, reason)
-        _datasets(step, dataset or [], options, store, every=all_, json=json)
+        _check_environment(options)
+        asked = RunOptions(since, until, again, max_running, dry_run, reason)
+        _datasets(step, dataset or [], asked, store, every=all_, json=json)
         return
     _refuse_datasets(step, bool(dataset or all_ or again or max_running))
     if (step is PipelineCommand.REPLAY) is not (where is not None):
@@ -206,7 +208,6 @@ def pipeline(
         ("--task", task, PipelineCommand.REPORT),
         ("--queue", queue, PipelineCommand.REPORT),
     )
-    options = _storage_options(storage_option or ())
     if step in {PipelineCommand.LAKES, PipelineCommand.FORGET}:
         from penstock.cli.lakes import forget_lake, print_lakes
         from penstock.cli.store_choice import open_store
@@ -274,18 +275,15 @@ def _refuse_datasets(step: PipelineCommand, given: object) -> None:
         )
 
 
+def _check_environment(options: dict[str, str]) -> None:
+    if options != options_of_environment():
+        raise Refused(
+            "--storage-option is for the lake: set PENSTOCK_STORAGE_OPTIONS for datasets, here and"
+            " where their workers run"
+        )
+
+
 def _check_owners(step: PipelineCommand, *options: tuple[str, str | None, PipelineCommand]) -> None:
     for option, value, owner in options:
         if value is not None and step is not owner:
             raise Refused(f"{option} belongs to pipeline {owner}: leave it out here")
-
-
-def _storage_options(given: Iterable[str]) -> dict[str, str]:
-    options: dict[str, str] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals:
-            # Not shown: it may be a key.
-            raise Refused("--storage-option: a name and a value, as in AWS_REGION=eu-west-1")
-        options[name] = value
-    return options

@@ -7,6 +7,7 @@ own is said here, checked when the module is imported, and imports no Spark.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 from functools import cached_property
@@ -33,6 +34,8 @@ P = ParamSpec("P")
 
 DATASETS = "datasets"  # the queue of their jobs, where they name none
 _TABLE_CHARACTERS = frozenset("*?[]{}\\")
+_OBJECT_STORES = ("s3", "gs", "abfss")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 class Expect(msgspec.Struct, frozen=True):
@@ -176,9 +179,9 @@ class Dataset(Generic[P]):
         return tuple(each for each in self.inputs if isinstance(each, Source))
 
     @cached_property
-    def place(self) -> Path:
-        """The folder of its table."""
-        return self.app.beside_project(self.table)
+    def place(self) -> Path | str:
+        """The folder of its table, or its URL."""
+        return self.table if "://" in self.table else self.app.beside_project(self.table)
 
     def argument(self, partition: Partition) -> Any:
         """What the function gets as its second parameter: by its annotation."""
@@ -244,7 +247,7 @@ def runner_of(dataset: Dataset[...]) -> Callable[..., Made | PipelineRun]:
 
 def graph_of(datasets: Iterable[Dataset[...]]) -> Graph:
     """These datasets as a graph; refused if they do not fit together, or share a table."""
-    homes: dict[Path, str] = {}
+    homes: dict[Path | str, str] = {}
     known = list(datasets)
     for dataset in known:
         other = homes.setdefault(dataset.place, dataset.name)
@@ -259,12 +262,43 @@ def graph_of(datasets: Iterable[Dataset[...]]) -> Graph:
 def _check_table(what: str, table: object) -> str:
     text = str(table) if isinstance(table, str | Path) else ""
     if not text.strip():
-        raise Refused(f"{what}: table={table!r}: the folder of its table, as lake/rides")
-    if "://" in text:
-        raise Refused(f"{what}: table={table!r}: a folder that all machines share, and no URL")
+        raise Refused(
+            f"{what}: table={table!r}: the folder of its table, as lake/rides, or a URL, as"
+            " s3://bucket/rides"
+        )
+    if url := _SCHEME.match(text):
+        return _check_url(what, url[0], text)
     if special := set(text) & _TABLE_CHARACTERS:
         raise Refused(f"{what}: table={table!r}: Spark reads {min(special)} as a pattern")
     return text
+
+
+def _check_url(what: str, scheme: str, text: str) -> str:
+    """A URL of an object store. One that is refused is not shown: it may have a password."""
+    if scheme == "jdbc:":
+        raise Refused(
+            f"{what}: table= names a JDBC table, which cannot be replaced by partition in one step"
+            " with the run that made it: give it a folder or a URL, and copy from it to the"
+            " database in a Spark task"
+        )
+    if scheme.removesuffix(":") not in _OBJECT_STORES or not text.startswith(f"{scheme}//"):
+        known = ", ".join(f"{each}://" for each in _OBJECT_STORES)
+        raise Refused(
+            f"{what}: table= begins with {scheme} and a table is in a folder that all machines"
+            f" share, or at a URL, a text that begins with {known}"
+        )
+    host, _, path = text.removeprefix(f"{scheme}//").partition("/")
+    user, at, _ = host.rpartition("@")
+    if ":" in user or "?" in text or "#" in text or (at and scheme != "abfss:"):
+        raise Refused(
+            f"{what}: table= has more than a place in its URL: credentials and other settings"
+            " belong in PENSTOCK_STORAGE_OPTIONS, where its workers run"
+        )
+    if not host or not path.strip("/"):
+        raise Refused(
+            f"{what}: table={text!r}: a bucket and a path in it, as in {scheme}//bucket/rides"
+        )
+    return text.rstrip("/")
 
 
 def _listed(what: str, name: str, given: object) -> Sequence[Any]:

@@ -119,7 +119,7 @@ class DatasetOptions(TaskOptions, total=False):
     partition: Literal["hour", "day", "week", "month"] | Sequence[str]
     """The intervals that it is made of, or names; required."""
     table: str | Path
-    """The folder of its Delta table, relative to the project; required."""
+    """The folder of its Delta table, relative to the project, or a URL as s3://…; required."""
     inputs: Sequence[Any]
     """Datasets, `dataset.past(n)`, names of datasets, functions of (spark, interval) or Source."""
     after: Sequence[Any]

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -25,7 +24,8 @@ from penstock.spark.datasets.table import (
     file_path,
     write_file,
 )
-from penstock.spark.pipelines.lake.raw_tables import spark_path
+from penstock.spark.pipelines.lake.data_files import TableFolder
+from penstock.spark.pipelines.lake.raw_tables import read_by_arrow, spark_path
 from penstock.spark.untyped_arrow import arrow
 from penstock.task.dataset import Expect
 from penstock.task.dataset_plan import CheckResult
@@ -42,13 +42,23 @@ def read_versions(
     spark: SparkSession, snapshot: TableSnapshot, partitions: Iterable[str]
 ) -> DataFrame:
     """These partitions of a table, as the snapshot has them."""
+    return read_files(spark, snapshot.table.folder, snapshot.files(partitions), snapshot.schema())
+
+
+def read_files(
+    spark: SparkSession, folder: TableFolder, paths: Sequence[str], delta_schema: Any
+) -> DataFrame:
+    """Files of a table: by Spark from a folder, by Arrow on the executors from an object store."""
     types: Any = import_module("pyspark.sql.types")
-    schema = types.StructType.fromJson(json.loads(snapshot.spark_schema()))
-    paths = snapshot.files(partitions)
+    schema = types.StructType.fromJson(json.loads(delta_schema.to_json()))
     untyped: Any = spark
     if not paths:
         return untyped.createDataFrame([], schema)
-    return untyped.read.schema(schema).parquet(*(spark_path(path) for path in paths))
+    if folder.local is not None:
+        reader = untyped.read.schema(schema)
+        return reader.parquet(*(spark_path(folder.local / path) for path in paths))
+    files = [(path, None) for path in paths]
+    return read_by_arrow(spark, folder, files, schema, arrow.schema(delta_schema))
 
 
 def check_frame(dataset: str, frame: Any) -> None:
@@ -62,7 +72,7 @@ def check_frame(dataset: str, frame: Any) -> None:
         )
 
 
-def write_frame(frame: Any, folder: Path, partition: str, run: str) -> list[PartFile]:
+def write_frame(frame: Any, folder: TableFolder, partition: str, run: str) -> list[PartFile]:
     """Write a frame as files that are no part of the table yet, at least one."""
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
@@ -81,27 +91,29 @@ def write_frame(frame: Any, folder: Path, partition: str, run: str) -> list[Part
     return files
 
 
-def schema_of(folder: Path, files: Sequence[PartFile]) -> Any:
+def schema_of(folder: TableFolder, files: Sequence[PartFile]) -> Any:
     """The columns of written files."""
     parquet: Any = import_module("pyarrow.parquet")
-    return parquet.read_schema(str(folder / files[0].path))
+    return parquet.read_schema(files[0].path, filesystem=folder.filesystem())
 
 
-def discard(folder: Path, files: Iterable[PartFile]) -> None:
+def discard(folder: TableFolder, files: Iterable[PartFile]) -> None:
     """Delete files that no commit will name; whatever is left of them does no harm."""
+    filesystem = folder.filesystem()
     for file in files:
         with suppress(OSError):
-            (folder / file.path).unlink()
+            filesystem.delete_file(file.path)
 
 
 def count_bad_rows(
-    spark: SparkSession, folder: Path, files: Sequence[PartFile], checks: Sequence[Any]
+    spark: SparkSession, folder: TableFolder, files: Sequence[PartFile], checks: Sequence[Any]
 ) -> list[CheckResult]:
     """How many of the written rows pass each check: one pass for all conditions."""
     if not checks:
         return []
-    untyped: Any = spark
-    written = untyped.read.parquet(*(spark_path(folder / file.path) for file in files))
+    delta: Any = import_module("deltalake")
+    schema = delta.Schema.from_arrow(schema_of(folder, files))
+    written: Any = read_files(spark, folder, [file.path for file in files], schema)
     conditions = [check for check in checks if isinstance(check, Expect)]
     counted = iter(())
     if conditions:

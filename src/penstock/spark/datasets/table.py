@@ -3,6 +3,8 @@
     lake/conflated/_delta_log/…                      the truth: which files count, and their runs
     lake/conflated/2026-01-05/1-9f2a….0-….parquet
 
+It is in a folder, or at a URL of an object store, whose settings are those of the environment.
+
 The columns `partition` and `run` are added to those of the frame, as Delta's partition columns: so
 a snapshot says which run made each partition, whoever merges files later. A version is one commit:
 the files of the run come, those of the version before go, and the application transaction names
@@ -15,15 +17,17 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from penstock.errors import Refused
-from penstock.spark.pipelines.lake.data_files import LOG, flush
+from penstock.errors import PenstockError, Refused
+from penstock.operate.storage_options import options_of_environment, without_secrets
+from penstock.spark.pipelines.lake.data_files import LOG, TableFolder, flush
 from penstock.spark.pipelines.lake.lake import CommitConflict, sentence
 from penstock.spark.untyped_arrow import arrow
 from penstock.task.dataset_plan import Made, PartitionVersion
@@ -52,29 +56,31 @@ class PartFile(msgspec.Struct, frozen=True):
 
 
 class DatasetTable:
-    """The Delta table in a folder."""
+    """The Delta table in a folder, or at a URL."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, place: Path | str) -> None:
+        uri = str(place)
+        self.folder = TableFolder(uri, options_of_environment() if "://" in uri else {})
 
     def __str__(self) -> str:
-        return str(self.folder)
+        return self.folder.uri
 
     def find(self) -> TableSnapshot | None:
         """The table as it is now; None where there is none yet."""
-        if not (self.folder / LOG).is_dir():
-            if self.folder.is_dir() and any(self.folder.glob("*.parquet")):
+        folder = self.folder.local
+        if folder is not None and not (folder / LOG).is_dir():
+            if folder.is_dir() and any(folder.glob("*.parquet")):
                 raise Refused(
                     f"{self} holds files that are no table of Penstock: a dataset needs a folder"
                     " of its own"
                 )
             return None
         try:
-            delta = _delta.DeltaTable(str(self.folder))
+            delta = _delta.DeltaTable(str(self), storage_options=self.folder.options)
         except _errors.TableNotFoundError:
             return None
         except (_errors.DeltaError, OSError, ValueError) as error:
-            raise Refused(f"the table {self} cannot be read: {sentence(error)}") from None
+            raise Refused(f"the table {self} cannot be read: {said(self.folder, error)}") from None
         return TableSnapshot(self, delta)
 
     def versions(self) -> dict[str, PartitionVersion]:
@@ -89,10 +95,11 @@ class DatasetTable:
             columns = [*(field.with_nullable(True) for field in schema), *_OWN]
             try:
                 _delta.DeltaTable.create(
-                    str(self.folder),
+                    str(self),
                     arrow.schema(columns),
                     partition_by=[PARTITION, RUN],
                     configuration=_SETTINGS,
+                    storage_options=self.folder.options,
                     # Tried again it would be a second creation, behind the first.
                     commit_properties=_delta.CommitProperties(max_commit_retries=0),
                 )
@@ -107,7 +114,8 @@ class DatasetTable:
 
     def unwritable(self, error: Exception) -> Refused:
         return Refused(
-            f"the table {self} cannot be written: {sentence(error)}. What it held before is intact"
+            f"the table {self} cannot be written: {said(self.folder, error)}. What it held before"
+            " is intact"
         )
 
 
@@ -148,28 +156,30 @@ class TableSnapshot:
         return {row["path"] for row in self._rows}
 
     def files(self, partitions: Iterable[str]) -> list[str]:
-        """The paths of the files of these partitions; refused if one is missing."""
-        wanted = set(partitions)
-        paths = [
-            self.table.folder / row["path"]
-            for row in self._rows
-            if row["partition.partition"] in wanted
-        ]
-        for path in paths:
-            if ".." in path.parts or not path.is_file():
-                raise Refused(
-                    f"the table {self.table} has lost {path.name}, which its log names: restore it"
-                    " from a backup, or run that partition again"
-                )
-        return [str(path) for path in paths]
+        """The paths of the files of these partitions in the table; refused if one is missing.
 
-    def spark_schema(self) -> str:
-        """The columns without our own, as JSON in Spark's form."""
-        schema: dict[str, Any] = json.loads(self._delta.schema().to_json())
-        schema["fields"] = [
-            field for field in schema["fields"] if field["name"] not in {PARTITION, RUN}
-        ]
-        return json.dumps(schema)
+        In an object store only whoever reads one finds that it is missing.
+        """
+        wanted = set(partitions)
+        paths = [row["path"] for row in self._rows if row["partition.partition"] in wanted]
+        folder = self.table.folder.local
+        for path in paths:
+            if (
+                "://" in path
+                or path.startswith("/")
+                or ".." in path.split("/")
+                or (folder is not None and not (folder / path).is_file())
+            ):
+                raise Refused(
+                    f"the table {self.table} has lost {path.rpartition('/')[2]}, which its log"
+                    " names: restore it from a backup, or run that partition again"
+                )
+        return paths
+
+    def schema(self) -> Any:
+        """The columns without our own, in Delta's form."""
+        own = {PARTITION, RUN}
+        return _delta.Schema([each for each in self._delta.schema().fields if each.name not in own])
 
     def committed_by(self, job: str) -> bool:
         """Whether a run of this job has committed a version."""
@@ -271,9 +281,11 @@ class TableSnapshot:
             raise CommitConflict(f"another run changed the table {self.table} meanwhile") from None
         except (_errors.DeltaError, OSError) as error:
             raise self.table.unwritable(error) from None
-        # Before the job is settled: then nobody would make it again.
-        flush(self.table.folder / LOG / f"{self.number + 1:020d}.json")
-        flush(self.table.folder / LOG)
+        folder = self.table.folder.local
+        if folder is not None:
+            # Before the job is settled: then nobody would make it again.
+            flush(folder / LOG / f"{self.number + 1:020d}.json")
+            flush(folder / LOG)
 
 
 def _transaction(job: str) -> str:
@@ -285,15 +297,40 @@ def file_path(partition: str, run: str) -> str:
     return f"{_UNSAFE.sub('_', partition)}/{run}-{uuid.uuid4().hex}.parquet"
 
 
-def write_file(folder: Path, path: str, batches: Iterable[Any], schema: Any) -> PartFile:
+def said(folder: TableFolder, error: Exception) -> str:
+    """What an error of the storage says, in one line and without a secret."""
+    return without_secrets(sentence(error), folder.options)
+
+
+def write_file(folder: TableFolder, path: str, batches: Iterable[Any], schema: Any) -> PartFile:
     """Write Arrow batches as one file, complete on the disk when this returns."""
     parquet: Any = import_module("pyarrow.parquet")
-    file = folder / path
-    file.parent.mkdir(parents=True, exist_ok=True)
+    batches = iter(batches)
     rows = 0
-    with parquet.ParquetWriter(str(file), schema, store_schema=False) as writer:
-        for batch in batches:
+    with _telling(folder):
+        if folder.local is not None:
+            (folder.local / path).parent.mkdir(parents=True, exist_ok=True)
+        stream: Any = folder.filesystem().open_output_stream(path)
+        writer: Any = parquet.ParquetWriter(stream, schema, store_schema=False)
+    for batch in batches:  # what fails here is the frame's own
+        with _telling(folder):
             writer.write_batch(batch)
-            rows += batch.num_rows
-    flush(file)
-    return PartFile(path, rows, file.stat().st_size)
+        rows += batch.num_rows
+    with _telling(folder):
+        writer.close()
+        size: int = stream.tell()
+        stream.close()
+        if folder.local is not None:
+            flush(folder.local / path)
+    return PartFile(path, rows, size)
+
+
+@contextmanager
+def _telling(folder: TableFolder) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise PenstockError(
+            f"the table {folder.uri} cannot be written: {said(folder, error)}. What it held before"
+            " is intact"
+        ) from None

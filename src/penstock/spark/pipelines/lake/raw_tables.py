@@ -7,12 +7,12 @@ Penstock wrote is ignored.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.errors import Refused
-from penstock.spark.pipelines.lake.data_files import DataFile, TableFolder
+from penstock.spark.pipelines.lake.data_files import TableFolder
 from penstock.spark.pipelines.lake.lake import Lake
 from penstock.spark.source.tables import TABLES, arrow_schema
 from penstock.spark.untyped_arrow import arrow
@@ -63,19 +63,26 @@ def read_table(
     if place.local is not None:
         reader = spark.read.schema(schema).option("basePath", spark_path(place.uri))
         return reader.parquet(*(spark_path(f"{place.uri}/{file.path}") for file in files))
-    return _read_by_arrow(spark, place, files, schema)
+    days_of_files = [(file.path, file.day) for file in files]
+    return read_by_arrow(spark, place, days_of_files, schema, arrow_schema(schema))
 
 
-def _read_by_arrow(
-    spark: SparkSession, place: TableFolder, files: list[DataFile], schema: str
+def read_by_arrow(
+    spark: SparkSession,
+    place: TableFolder,
+    files: Sequence[tuple[str, str | None]],
+    schema: Any,
+    target: Any,
 ) -> DataFrame:
-    """A data source of its own for each table: options would show storage keys in the plan."""
+    """Files, each with its day where that is a column, by Arrow on the executors.
+
+    A data source of its own for each table: options would show storage keys in the plan.
+    """
     source: Any = import_module("pyspark.sql.datasource")
-    target = arrow_schema(schema)
 
     class Reader(source.DataSourceReader):
         def partitions(self) -> list[Any]:
-            return [source.InputPartition((file.path, file.day)) for file in files]
+            return [source.InputPartition(file) for file in files]
 
         def read(self, partition: Any) -> Iterator[Any]:
             path, day = partition.value
@@ -91,23 +98,23 @@ def _read_by_arrow(
         def name(cls) -> str:
             return name
 
-        def schema(self) -> str:
+        def schema(self) -> Any:
             return schema
 
         def reader(self, schema: Any) -> Any:  # noqa: ARG002
             return Reader()
 
-    name = f"penstock_lake_{uuid.uuid4().hex}"
+    name = f"penstock_files_{uuid.uuid4().hex}"
     untyped: Any = spark
     untyped.dataSource.register(Source)
     return untyped.read.format(name).load()
 
 
-def conformed(rows: Any, target: Any, day: str) -> Any:
+def conformed(rows: Any, target: Any, day: str | None) -> Any:
     """The rows with the columns of the target, those that they lack as nulls."""
 
     def column(field: Any) -> Any:
-        if field.name == "day":
+        if field.name == "day" and day is not None:
             return arrow.array([day] * rows.num_rows).cast(arrow.date32())
         if field.name not in rows.schema.names:
             return arrow.nulls(rows.num_rows, field.type)
