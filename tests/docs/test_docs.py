@@ -115,6 +115,15 @@ def test_every_page_has_its_place_in_the_menu() -> None:
     assert listed == {str(page.relative_to(DOCS)) for page in PAGES}
 
 
+def test_every_page_but_decisions_is_linked_from_the_first_one() -> None:
+    first = DOCS / "index.md"
+
+    linked = {match["target"].partition("#")[0] for match in _LINK.finditer(prose(first))}
+
+    pages = {str(page.relative_to(DOCS)) for page in PAGES if page != first}
+    assert {page for page in pages - linked if not page.startswith("decisions/")} == set()
+
+
 def test_every_decision_has_a_line_in_the_index() -> None:
     folder = DOCS / "decisions"
     index = (folder / "index.md").read_text(encoding="utf-8")

@@ -118,7 +118,7 @@ README = [
     f"in order, kept {RETENTION_SECONDS / DAY:g} days",
     f"also after it has ended, for {RETENTION_SECONDS / DAY:g} days",
     f"no PostgreSQL ({server.OLDEST} or newer)",
-    f"after the {COUNTED[CRASH_BUDGET]} it is `failed`",
+    f"after the {COUNTED[CRASH_BUDGET]} time it is `failed`",
 ]
 PIECES = [
     *(("docs/guarantees.md", piece) for piece in GUARANTEES),
