@@ -37,7 +37,12 @@ class Day:
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK")
         }
-        self.environment = {**environment, "PENSTOCK_URL": url, "SHOP_GATE": str(folder / "gate")}
+        self.environment = {
+            **environment,
+            "PENSTOCK_URL": url,
+            "SHOP_GATE": str(folder / "gate"),
+            "DJANGO_SETTINGS_MODULE": "office.settings",
+        }
         self._workers: list[subprocess.Popen[bytes]] = []
 
     def run(self, *command: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 from penstock.broker.lake_mark import Mark
 from penstock.broker.queue_options import Options, QueueOptions
 from penstock.broker.views import RECORDED
+from penstock.broker.worker_settings import WorkerSettings
 from penstock.enqueue.subscription import Subscription
 from penstock.flows.flow import WAIT_TASK
 from penstock.flows.signals import TAG
@@ -53,6 +54,7 @@ def test_what_people_did_is_shown_and_what_workers_wrote_is_not(web: Web, broker
     broker.put(Rule(RuleKind.PAUSE, "slow", None, "dora", "provider is down"))
     broker.put(a_schedule("nightly"), "emil")
     broker.put(QueueOptions(queue="slow", override=Options(timeout=5.0)), "emil")
+    broker.put(WorkerSettings(worker="ada-1", threads=2), "emil")
     job = Job(task="mail:send", id="", body=b'{"args":{}}')
     broker.put(Subscription(name="mail", pattern="a.*", job=job, parameter="a"), "emil")
     broker.act("cancel", (), "fred", "all of it", flow=flow.flow.id)

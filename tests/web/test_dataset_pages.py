@@ -6,6 +6,7 @@ import re
 from datetime import UTC, date, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from penstock import App
@@ -13,6 +14,7 @@ from penstock.operate.audit import AuditQuery, read_audit
 from penstock.spark.datasets.run import fill
 from penstock.testing import Clock
 from penstock.web.access import Role
+from penstock.web.routes import ROUTES
 from tests.arrow_session import frame
 from tests.test_datasets import DAYS, UNTIL, Shop
 from tests.web.conftest import Web
@@ -135,6 +137,20 @@ def test_rest_says_the_same(web: Web):
     assert why["waits_for"][0][0] == {"dataset": "rides", "partition": "2026-01-04"}
     assert foreseen == done
     assert done["enqueued"] == {"rides": 1}
+
+
+@pytest.mark.parametrize("name", ["datasets", "plan", "dataset", "why partition"])
+def test_rest_gives_what_openapi_says(web: Web, name):
+    [route] = [each for each in ROUTES if each.name == name]
+    asked = {
+        "plan": {"dataset": "busy", **RANGE},
+        "dataset": {"dataset": "rides", **RANGE},
+        "why partition": {"dataset": "busy", "partition": "2026-01-05"},
+    }
+
+    answer = web.client(Role.VIEW).get(route.path, params=asked.get(name, {})).content
+
+    msgspec.json.decode(answer, type=route.gives, strict=True)
 
 
 def test_a_viewer_makes_nothing(web: Web, shop):

@@ -20,6 +20,7 @@ import msgspec
 
 from penstock.app.clock import AnyClock
 from penstock.broker.slice import Reach
+from penstock.broker.traits import ONE_PLACE
 from penstock.brokers.memory import MemoryBroker
 from penstock.errors import Refused, StoreUnreachable
 from penstock_jsonlog.values import from_line, to_line
@@ -66,6 +67,7 @@ class JsonLogBroker:
         self._memory = memory = MemoryBroker(self._time)
         self.traits = memory.traits
         self.traits.name = "the JSON log"
+        self.traits.capabilities = ONE_PLACE
         self._lock = threading.RLock()
         self._broken = False
         self._file = _opened(path)
