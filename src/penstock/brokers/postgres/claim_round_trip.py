@@ -192,6 +192,8 @@ class ClaimRoundTrips:
         """The words that a look or a claim answers beside lanes; see functions/claim.sql."""
         self.limited = self.limited or "limited" in news
         self.ordered = self.ordered or "ordered" in news
+        if self.limited or self.ordered:
+            self.claimable.held_back()
         for word in news.split():
             if word.startswith("free="):
                 self.claimable.limit_frees_at(self.now + float(word.removeprefix("free=")))

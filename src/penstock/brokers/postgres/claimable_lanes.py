@@ -96,6 +96,11 @@ class PostgresClaimableLanes:
         with self._lock:
             self._stale = True
 
+    def held_back(self) -> None:
+        """A limit or an order held jobs back, in lanes that nobody announces when it lets go."""
+        with self._lock:
+            self._anywhere = True
+
     def start_from_bottom(self) -> None:
         """Jobs came back that are older than those taken since: floors would skip them."""
         with self._lock:

@@ -22,6 +22,7 @@ class PostgresStatements(Statements):
     # move.sql
     hold_map: str
     change_map: str
+    map_epoch: str
     # claim.sql
     claim: str
     look: str

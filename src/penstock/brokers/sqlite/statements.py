@@ -52,6 +52,8 @@ class SqliteStatements(Statements):
     meta: str
     put_meta: str
     meta_value: str
+    # move.sql
+    map_epoch: str
     # prune.sql
     prune: str
     prune_page: str

@@ -101,7 +101,6 @@ class Statements(SqlFiles):
     newest: str
     oldest_row: str
     # move.sql
-    map_epoch: str
     leases_to_move: str
     parcels_to_move: str
     forget_parcels: str
