@@ -17,6 +17,7 @@ from penstock.brokers.postgres.claimable_lanes import PostgresCandidateLane, Pos
 from penstock.brokers.server_clock import FRESH_SECONDS, StoreClock
 from penstock.errors import PenstockError, StoreUnreachable
 from penstock.job import Lane, State, put_back, succeeded
+from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import (
     a_job,
     a_worker,
@@ -48,6 +49,20 @@ def test_a_claim_that_was_lost_in_a_crash_does_not_settle_the_next(
     assert postgres_broker.settle([(lost, put_back("shutdown"))]) == [False]
     assert postgres_broker.settle([(lost, succeeded())]) == [False]
     assert postgres_broker.settle([(held, succeeded())]) == [True]
+
+
+def test_what_a_limit_held_back_is_looked_for_though_other_work_was_announced(
+    postgres_broker, clock
+):
+    postgres_broker.enqueue(some_jobs(clock, 4))
+    postgres_broker.put(Rule(RuleKind.LIMIT, running=2))
+    taken = claim(postgres_broker, limit=9)
+    postgres_broker.settle([(job, succeeded()) for job in taken])
+    time.sleep(1.1)  # a look from the bottom is due; a claim from what was announced is allowed
+    postgres_broker.enqueue(some_jobs(clock, 1, task="mail:sweep"))
+
+    assert len(taken) == 2
+    assert len(claim(postgres_broker, limit=9)) == 2
 
 
 def test_a_retry_does_not_take_a_key_that_another_has_taken_meanwhile(

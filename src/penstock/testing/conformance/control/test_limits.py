@@ -61,19 +61,6 @@ def test_every_job_under_a_limit_runs_in_the_end(broker, clock, fields):
     assert sorted(ran) == sorted(ids_of(jobs))
 
 
-def test_room_that_ended_jobs_made_is_seen_though_other_work_was_announced(broker, clock, fields):
-    """A store may claim what it was told of without a look: what a limit held is untold."""
-    held = some_jobs(clock, 4, **fields)
-    broker.enqueue(held)
-    broker.put(Rule(LIMIT, running=2))
-    taken = claim(broker, limit=9)
-    assert broker.settle([(job, succeeded()) for job in taken]) == [True, True]
-    clock.advance(seconds=1)
-    broker.enqueue(some_jobs(clock, 1, task="mail:sweep", **fields))
-
-    assert len(claim(broker, limit=9)) == 2
-
-
 def test_settling_makes_room_for_the_claim_that_rides_with_it(broker, clock, fields):
     broker.enqueue(some_jobs(clock, 4, **fields))
     broker.put(Rule(LIMIT, queue="default", running=2))
