@@ -25,6 +25,7 @@ from penstock.flows.signals import wait_for
 from penstock.job import Job, Outcome, State
 from penstock.run.current import CurrentJob, current_job, current_jobs
 from penstock.run.job_notes import Progress
+from penstock.run.wait_for_jobs import EndedJob
 from penstock.task.batch import BatchTask
 from penstock.task.dataset import Dataset, Expect, Source
 from penstock.task.interval import Interval
@@ -37,6 +38,7 @@ __all__ = [
     "BatchTask",
     "CurrentJob",
     "Dataset",
+    "EndedJob",
     "Expect",
     "FlowHandle",
     "FlowJob",

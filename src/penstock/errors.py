@@ -110,5 +110,9 @@ class JobTimeout(BaseException):
     """Raised inside a task whose time is up; `except Exception` in user code lets it pass."""
 
 
+class WaitsForJobs(BaseException):
+    """Raised inside a task that waits for jobs that it queued; as JobTimeout."""
+
+
 class JobInterrupted(BaseException):
     """Raised inside a task that was cancelled, or whose worker must stop now; as JobTimeout."""

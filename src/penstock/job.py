@@ -5,8 +5,9 @@ Everything here is a plain value: no store, no registry. Times are seconds since
 ids are UUID text; people see both in their own form at the edges.
 
     waiting --needs ended--> ready --claim--> running --settle--> succeeded
-                               ^                 |                failed
-                               +-- retry, lapse -+                cancelled
+       ^                       ^                 |                failed
+       |                       +-- retry, lapse -+                cancelled
+       +-- waits for jobs that it queued --------+
 
 A job that waits for a time is `ready` with a later `run_at`; paused is a property of a queue or a
 task (a rule), never of a job.
@@ -293,14 +294,14 @@ def unclaimed(spared: int = 0) -> Outcome:
 
 
 def is_put_back(outcome: Outcome) -> bool:
-    """Whether the job is ready again, and nothing was counted on it."""
+    """Whether the job is ready again, or will be, and nothing was counted on it."""
     counted = outcome.failures or outcome.lapses or outcome.repeats
-    return outcome.state is State.READY and not counted
+    return outcome.state in {State.READY, State.WAITING} and not counted
 
 
 def outcome_word(outcome: Outcome) -> str:
     """Where an attempt led, for counters: its state, "again", or "put_back"."""
-    if outcome.state is not State.READY:
+    if outcome.state not in {State.READY, State.WAITING}:
         return outcome.state.value
     return "put_back" if is_put_back(outcome) else "again"
 

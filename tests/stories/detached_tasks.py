@@ -144,6 +144,47 @@ def echo(n: int) -> int:
 
 
 @task()
+def count_up(n: int) -> int:
+    """A part that waits until it is told."""
+    ledger("counted-up", n, current_job().attempt)
+    wait_until_told(f"count-{n}")
+    return n
+
+
+@task(retry=Retry(limit=10_000, delay=0))
+def gather(parts: int) -> int:
+    """Wait for detached parts, then for others; killed in most of its attempts."""
+    job = current_job()
+    tasks = job._app.tasks
+    ledger("gather", job.attempt)
+    try:
+        first = job.wait_for_jobs("first", [tasks["count_up"].job(n) for n in range(parts)])
+    finally:  # asked for, and not stored
+        die(job.attempt, itself=1, keeper=2)
+    total = job.step("first total", add_up, [each.result() for each in first])
+    die(job.attempt, itself=4)  # they have ended, and it is noted
+    try:
+        second = job.wait_for_jobs("second", tasks["echo"].map(range(parts)))
+    finally:
+        die(job.attempt, itself=5, keeper=6)
+    return total + sum(each.result() for each in second)
+
+
+def die(attempt: int, *, itself: int = 0, keeper: int = 0) -> None:
+    """Kill this process in one attempt, and in another the one that would settle it."""
+    if attempt == itself:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if attempt == keeper:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(1e6)
+
+
+def add_up(numbers: list[int]) -> int:
+    ledger("added", *numbers)
+    return sum(numbers)
+
+
+@task()
 def chatter(lines: int) -> None:
     """Print more than anybody reads."""
     print("the first word")

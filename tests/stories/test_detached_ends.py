@@ -346,6 +346,34 @@ def test_what_a_step_enqueues_is_queued_once_though_it_is_killed_before_it_is_no
     assert Counter(line[1] for line in story.ledger("echo")) == {"0": 1, "1": 1}
 
 
+def test_a_parent_that_waits_holds_no_process_and_queues_each_part_once(story: DetachedStory):
+    """A33, C17: one slot for the parent and its detached parts; killed at each of its stages."""
+    handle = story.task("gather").enqueue(2)
+    first = story.start(detached=1)
+    story.wait_for("counted-up")  # in the one slot that there is
+
+    parent = story.broker.get(handle.id)
+    assert (parent.state, parent.reason, parent.attempt) == (State.WAITING, "jobs", 3)
+    assert [run.job for run in story.files.runs() if run.alive] != [handle.id]
+    assert not story.files.runs(handle.id)
+    story.kill_group(first)
+    second = story.start(detached=1, drain=True)
+    story.tell("count-0")
+    story.tell("count-1")
+
+    assert second.wait(2 * PATIENCE) == 0, second.output()
+    assert handle.result(timeout=0) == 2
+    assert [line[1] for line in story.ledger("gather")] == [*"12345678"]
+    assert Counter(line[1] for line in story.ledger("counted-up")) == {"0": 1, "1": 1}
+    assert Counter(line[1] for line in story.ledger("echo")) == {"0": 1, "1": 1}
+    assert len(story.ledger("added")) == 1
+    [*before, last] = story.attempts(handle.id)
+    assert [(event.state, event.reason) for event in before if event.reason == "jobs"] == [
+        (State.READY, "jobs")
+    ] * 2
+    assert (last.state, last.attempt, last.lapses) == (State.SUCCEEDED, 8, 2)
+
+
 def test_the_files_of_a_job_go_when_the_store_forgets_it(story: DetachedStory):
     """A43, I14: its log is kept with the job, and pruned with it."""
     handle = story.task("travel").enqueue(0)

@@ -91,6 +91,11 @@ class Core(Protocol):
         Jobs that the outcome spawned are stored in the same transaction, unless the job ended
         without success. The nodes of its flow are added to the job's own flow, and nodes that need
         the job's node need the last of the new ones as well.
+
+        An outcome that leads to WAITING spawns jobs that the job itself waits for, uncounted. The
+        last node of its flow is the job's own, named after the job, and needs some of the others:
+        stored as a new node, or, if the job is in a flow, these needs are added to the node that it
+        has, which waits again. It is made ready however they end.
         """
         ...
 

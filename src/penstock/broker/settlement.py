@@ -13,6 +13,7 @@ import msgspec
 from penstock.enqueue.codec import read_body
 from penstock.enqueue.secrets import body_at_end, redact
 from penstock.errors import Refused
+from penstock.flows.flow import in_flow
 from penstock.job import CRASH_BUDGET, ENDED, Job, Outcome, State, Unique
 
 LAPSE_DELAY = 1.0  # after the second lapse in a row; then twice as long each time
@@ -28,7 +29,7 @@ def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> 
         state, reason = State.FAILED, "lost"
     elif outcome.lapses and lapses >= crash_budget(job):
         state, reason = State.FAILED, "crashed"
-    if cancelled and state in {State.READY, State.CANCELLED}:
+    if cancelled and state in {State.READY, State.WAITING, State.CANCELLED}:
         state, reason = State.CANCELLED, "cancelled"
     ended = state in ENDED
     ended_at = (now if outcome.ended_at is None else outcome.ended_at) if ended else None
@@ -37,9 +38,12 @@ def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> 
         run_at = now if outcome.run_at is None else outcome.run_at
         if outcome.lapses > 0 and outcome.run_at is None:
             run_at = now + lapse_delay(lapses)
+    body = job.body if ended_at is None else _ended_body(job, state, ended_at)
+    if state is State.WAITING:
+        body, run_at = in_flow(body, outcome.flow.id, job.id), now
     return msgspec.structs.replace(
         job,
-        body=_ended_body(job, state, ended_at) if ended_at is not None else job.body,
+        body=body,
         state=state,
         reason=reason,
         run_at=run_at,
@@ -131,6 +135,12 @@ def kept_until(outcome: Outcome, ended_at: float | None) -> float | None:
     if ended_at is None or outcome.keep_for is None:
         return None
     return ended_at + outcome.keep_for
+
+
+def as_told(after: Job[Any]) -> Job[Any]:
+    """The job as the history row of its attempt says: one that waits for jobs was put back."""
+    waits = after.state is State.WAITING
+    return msgspec.structs.replace(after, state=State.READY) if waits else after
 
 
 def leaves_history(outcome: Outcome, after: Job[Any]) -> bool:

@@ -196,8 +196,9 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
 class Note(msgspec.Struct, frozen=True):
     """Something a running job leaves behind: the latest per (kind, name) is kept with the job.
 
-    Kinds: progress, snapshot, step, log; application, of a job that is one on Spark; event, which
-    goes to the history alone; and state, which goes to the state of the job's flow.
+    Kinds: progress, snapshot, step, log; jobs, which it queued and waits for; application, of a job
+    that is one on Spark; event, which goes to the history alone; and state, which goes to the state
+    of the job's flow.
     """
 
     kind: str

@@ -106,21 +106,26 @@ class Handle(Generic[R]):
         return TimeoutError(f"job {self.id} has not ended within {timeout} s: {self.why()}")
 
     def _result_of(self, job: Job[Any] | None) -> R:
-        if job is None:
-            raise ResultGone(
-                f"job {self.id} is not in the store: it was deleted or pruned after it ended"
-                ' (on_success="delete" does that at once), or it was never stored'
-            )
-        if job.state == State.FAILED:
-            raise JobFailed(job.id, job.reason or "error", job.error)
-        if job.state == State.CANCELLED:
-            raise JobCancelled(job.id, job.reason or "cancelled")
-        task = self._app.task_of(job)
-        if job.result is None:
-            if task is not None and not task.results.may_be_none:
-                raise ResultGone(f"job {self.id} succeeded, but its result is not kept any more")
-            return None  # pyright: ignore[reportReturnType]  R may be None, and then this is it
-        return msgspec.json.decode(job.result) if task is None else task.results.decode(job.result)
+        return result_of(self._app, self.id, job)
+
+
+def result_of(app: App, id: str, job: Job[Any] | None) -> Any:
+    """What an ended job returned; None: the store does not know it any more."""
+    if job is None:
+        raise ResultGone(
+            f"job {id} is not in the store: it was deleted or pruned after it ended"
+            ' (on_success="delete" does that at once), or it was never stored'
+        )
+    if job.state == State.FAILED:
+        raise JobFailed(job.id, job.reason or "error", job.error)
+    if job.state == State.CANCELLED:
+        raise JobCancelled(job.id, job.reason or "cancelled")
+    task = app.task_of(job)
+    if job.result is None:
+        if task is not None and not task.results.may_be_none:
+            raise ResultGone(f"job {id} succeeded, but its result is not kept any more")
+        return None  # what it returned, or nobody knows
+    return msgspec.json.decode(job.result) if task is None else task.results.decode(job.result)
 
 
 class _Waiting:

@@ -187,6 +187,14 @@ def member_of(body: bytes) -> Member | None:
     return member
 
 
+def in_flow(body: bytes, flow: str, node: str) -> bytes:
+    """The body of a job that is in this flow from now on, unless it is in one already."""
+    if member_of(body) is not None:
+        return body
+    place = msgspec.json.encode(Member.of(flow, node))
+    return b"".join((body[:-1], b',"flow":', place, b"}"))
+
+
 def check_flow(flow: Flow, jobs: Sequence[Job[Any] | Parcel] | None = None) -> None:
     """Refuse what could never end: a need that is not in the flow, or that leads back.
 

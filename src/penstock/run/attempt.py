@@ -23,17 +23,19 @@ from penstock.errors import (
     PenstockError,
     Refused,
     RetryLater,
+    WaitsForJobs,
 )
 from penstock.flows.compose import spawned
 from penstock.flows.signals import with_deadlines
 from penstock.flows.spawn_links import with_spawner
-from penstock.job import Fault, Job, Outcome, State
+from penstock.job import Fault, Job, Outcome, Parcel, State
 from penstock.run.current import CURRENT, CurrentJob
 from penstock.run.decide import Policy, after_error, after_success, after_timeout, policy_for
 from penstock.run.describe_error import Described, hides_messages, unsaid
 from penstock.run.fill_outputs import STORE_SECONDS, NeedsGone, filled, has_room
 from penstock.run.inherited_tags import inherited_tags
 from penstock.run.other_release import seconds_until_next_try
+from penstock.run.wait_for_jobs import outcome_of_waiting
 
 if TYPE_CHECKING:
     import asyncio
@@ -160,6 +162,8 @@ def call_through(
 def outcome_of_value(
     app: App, task: Task[..., Any], current: CurrentJob, options: JobOptions, value: Any
 ) -> Outcome | None:
+    if current.waits is not None:  # the function caught what was to stop it
+        return outcome_of_error(app, task, current, WaitsForJobs())
     try:
         results = task.results
         result = None if value is None and results.may_be_none else results.encode(value)
@@ -173,17 +177,28 @@ def outcome_of_value(
     if current.spawns:
         joins = None if options.flow is None else options.flow.id
         jobs, flow = spawned(current.spawns, joins)
-        headed = with_spawner(jobs, current.id)
-        stored = with_deadlines(inherited_tags(headed, flow=flow is not None), now)
-        if app.tracing is not None:
-            stored = app.tracing.spawned(current, stored)
-        outcome = msgspec.structs.replace(outcome, spawned=tuple(stored), flow=flow)
+        stored = _as_stored(app, current, jobs, now, flow=flow is not None)
+        outcome = msgspec.structs.replace(outcome, spawned=stored, flow=flow)
     if current.open_transaction is not None:
         return _settle_in_transaction(app, current, outcome)
     current.close()
     if app.hooks:
         fire(app, "succeeded", current.job, outcome)
     return outcome
+
+
+def _as_stored(
+    app: App,
+    current: CurrentJob,
+    jobs: tuple[Job[Any] | Parcel, ...],
+    now: float,
+    *,
+    flow: bool,
+) -> tuple[Job[Any] | Parcel, ...]:
+    """Jobs that are spawned, with what they have from the one that does so."""
+    headed = with_spawner(jobs, current.id)
+    stored = with_deadlines(inherited_tags(headed, flow=flow), now)
+    return tuple(stored if app.tracing is None else app.tracing.spawned(current, stored))
 
 
 def _keep_result_for_flow(outcome: Outcome) -> Outcome:
@@ -231,16 +246,8 @@ def outcome_of_error(
     except Exception as trouble:
         _log_raised(job, trouble, "job %s: its transaction could not be rolled back", job.id)
     current.close()
-    if isinstance(error, RetryLater):
-        note = _kept_text(app, task, current, error, error.note) if error.note else None
-        after = error.after if error.at is None else max(0.0, error.at - app.clock.now())
-        return _put_back_or_cancel(app, current, State.READY, "later", after=after, note=note)
-    if isinstance(error, JobInterrupted):
-        if error.args[:1] == ("cancelled",):
-            outcome = _put_back_or_cancel(app, current, State.CANCELLED, "cancelled")
-            fire(app, "cancelled", job, outcome)
-            return outcome
-        return _put_back_or_cancel(app, current, State.READY, "shutdown")
+    if isinstance(error, (RetryLater, WaitsForJobs, JobInterrupted)):
+        return _outcome_of_stop(app, task, current, error)
     if described is None:
         message = unsaid(app, error) if hides_messages(task, current.body) else None
         described = Described(error, lambda text: redact_text(text, current.body), message)
@@ -274,6 +281,28 @@ def outcome_of_error(
     outcome = msgspec.structs.replace(outcome, fault=fault)
     fire(app, "timed_out" if isinstance(error, JobTimeout) else "failed", job, outcome)
     return outcome
+
+
+def _outcome_of_stop(
+    app: App,
+    task: Task[..., Any],
+    current: CurrentJob,
+    error: RetryLater | WaitsForJobs | JobInterrupted,
+) -> Outcome:
+    """Where an attempt leads that stopped, and did not fail."""
+    if isinstance(error, RetryLater):
+        note = _kept_text(app, task, current, error, error.note) if error.note else None
+        after = error.after if error.at is None else max(0.0, error.at - app.clock.now())
+        return _put_back_or_cancel(app, current, State.READY, "later", after=after, note=note)
+    if isinstance(error, WaitsForJobs):
+        outcome, jobs = outcome_of_waiting(current, app.clock.now())
+        stored = _as_stored(app, current, jobs, app.clock.now(), flow=True)
+        return msgspec.structs.replace(outcome, spawned=stored)
+    if error.args[:1] == ("cancelled",):
+        outcome = _put_back_or_cancel(app, current, State.CANCELLED, "cancelled")
+        fire(app, "cancelled", current.job, outcome)
+        return outcome
+    return _put_back_or_cancel(app, current, State.READY, "shutdown")
 
 
 def _for_other_release(

@@ -29,6 +29,7 @@ from penstock.flows.flow import WAIT_TASK, member_of
 from penstock.job import Job
 from penstock.run.current_flow import CurrentFlow
 from penstock.run.job_notes import LogLine, Notebook, Progress
+from penstock.run.wait_for_jobs import EndedJob, Waits, wait_for_jobs
 from penstock.task.signature import hints_of
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class CurrentJob:
         "spawns",
         "started_at",
         "tried",
+        "waits",
     )
 
     span: Any  # where it is traced, and only then: the context that it runs in
@@ -92,6 +94,7 @@ class CurrentJob:
         self.spawns: tuple[Spawn, ...] = ()
         self.reports_progress = False  # the task calls progress() itself
         self.tried = False  # transaction() was used in this attempt
+        self.waits: Waits | None = None  # it stops here, for jobs that it waits for
 
     @property
     def id(self) -> str:
@@ -226,6 +229,19 @@ class CurrentJob:
         named = [*spawn.jobs, *spawnable(() if then is None else then)]
         self._app.make_final(named, bucket=bucket_of(self.job.id))
         self.spawns += (spawn,)
+
+    def wait_for_jobs(
+        self, name: str, jobs: Job[T] | Jobs[T] | Group[T] | Iterable[Job[T] | Jobs[T]]
+    ) -> list[EndedJob[T]]:
+        """Queue these jobs, once, and run again from the beginning when all of them have ended.
+
+        Until then nothing of this job runs: the call ends the attempt, its process or thread is
+        free, and `except Exception` does not catch that. The attempt that comes after gets the jobs
+        as they ended, in their order, and so do all later ones: like a step, by its name.
+        """
+        if BATCH.get():
+            raise Refused("wait_for_jobs(): a batch waits for nothing; make it a task of one job")
+        return wait_for_jobs(self._app, self, name, jobs)
 
     @property
     def flow(self) -> CurrentFlow:

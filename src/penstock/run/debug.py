@@ -131,7 +131,7 @@ def run_here(
             finally:
                 app.resources.close()
     outcome = outcome or broker.outcome or Outcome(State.READY, "store")
-    if outcome.spawned and outcome.state is State.SUCCEEDED:
+    if outcome.spawned and outcome.state in {State.SUCCEEDED, State.WAITING}:
         broker.spawned(outcome.spawned)
     return Debugged(outcome, watch.left)
 

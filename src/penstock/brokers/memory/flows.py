@@ -7,7 +7,7 @@ back an end, and must not count it twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,8 +88,16 @@ class MemoryFlows:
     def __len__(self) -> int:
         return len(self._flows) + len(self._nodes)
 
-    def add(self, flow: Flow, now: float, parent: StoredNode | None = None) -> None:
-        """Store a flow; or, spawned by a job of the node `parent`, more of the flow it is in."""
+    def add(
+        self, flow: Flow, now: float, parent: StoredNode | None = None, *, waits: bool = False
+    ) -> None:
+        """Store a flow; or, spawned by a job of the node `parent`, more of the flow it is in.
+
+        `waits`: the last node is that of the job itself, which may be stored already.
+        """
+        own = flow.nodes[-1] if waits and flow.nodes[-1].id in self._nodes else None
+        if own is not None:
+            flow = msgspec.structs.replace(flow, nodes=flow.nodes[:-1])
         new = flow.id not in self._flows
         kept = self._flows.setdefault(flow.id, StoredFlow(flow, (), now, 0))
         if new:
@@ -106,12 +114,20 @@ class MemoryFlows:
         last = [node.id for node in flow.nodes if not self._nodes[node.id].wanted_by]
         for after in [] if parent is None else self._wanting(parent):
             if not after.freed:
-                after.unmet |= set(last)
-                after.node = msgspec.structs.replace(after.node, needs=(*after.node.needs, *last))
-                for node_id in last:
-                    self._nodes[node_id].wanted_by.append(after.node.id)
+                self._need_more(after, last)
+        if own is not None:
+            waiting = self._nodes[own.id]
+            waiting.freed = False
+            waiting.node = msgspec.structs.replace(waiting.node, on_failure="continue")
+            self._need_more(waiting, own.needs)
         if new:
             self.tell(flow.id, "queued")
+
+    def _need_more(self, stored: StoredNode, needs: Sequence[str]) -> None:
+        stored.unmet |= set(needs)
+        stored.node = msgspec.structs.replace(stored.node, needs=(*stored.node.needs, *needs))
+        for need in needs:
+            self._nodes[need].wanted_by.append(stored.node.id)
 
     def node_of(self, job: Job[Any]) -> StoredNode | None:
         """The node that the job is in, if it is in one that is known."""

@@ -28,6 +28,7 @@ from penstock.broker.position import Position
 from penstock.broker.records import PLAIN_KINDS
 from penstock.broker.settlement import (
     REPLACED,
+    as_told,
     cancelled,
     kept_unique,
     leaves_history,
@@ -51,10 +52,7 @@ from penstock.brokers.memory.flows import MemoryFlows, StoredNode
 from penstock.brokers.memory.forgetting import MemoryForgetting
 from penstock.brokers.positions import number_of, position_text
 from penstock.enqueue.ids import time_of
-from penstock.enqueue.secrets import (
-    gone_secrets,
-    redact,
-)
+from penstock.enqueue.secrets import gone_secrets, redact
 from penstock.flows.flow import Flow, JobOutput
 from penstock.flows.spawn_links import spawned_event
 from penstock.job import ENDED, Job, Lane, Outcome, Parcel, State
@@ -246,7 +244,7 @@ class MemoryStore(MemoryForgetting):
             kept = ended and outcome.keep
             self.record(
                 "attempt",
-                after,
+                as_told(after),
                 at=now if outcome.ended_at is None else outcome.ended_at,
                 started_at=outcome.started_at,
                 worker=job.worker,
@@ -254,9 +252,13 @@ class MemoryStore(MemoryForgetting):
                 body=redact(job.body) if kept else None,
                 result=outcome.result if kept else None,
             )
-        if outcome.spawned and after.state in {State.SUCCEEDED, State.READY}:
+        waits = after.state is State.WAITING
+        if outcome.spawned and (waits or after.state in {State.SUCCEEDED, State.READY}):
             self.record("event", job, data=msgspec.Raw(spawned_event(outcome)))
-            self.take_in(list(unpacked(outcome.spawned)), outcome.flow, now, parent=job)
+            self.take_in(unpacked(outcome.spawned), outcome.flow, now, parent=job, waits=waits)
+        if waits:
+            self.make_wait(after)
+            return True
         if not ended:
             self.make_ready(after)
             return True
@@ -273,11 +275,14 @@ class MemoryStore(MemoryForgetting):
         flow: Flow | None,
         now: float,
         parent: Job[Any] | None = None,
+        *,
+        waits: bool = False,
     ) -> dict[str, str]:
         """Store new jobs; returns those that are not, because another holds their unique key."""
         waiting: frozenset[str] = frozenset()
         if flow is not None:
-            self.flows.add(flow, now, None if parent is None else self.flows.node_of(parent))
+            node = None if parent is None or waits else self.flows.node_of(parent)
+            self.flows.add(flow, now, node, waits=waits)
             waiting = frozenset(id for node in flow.nodes if node.waits for id in node.ids())
         standing: dict[str, str] = {}
         for offered in jobs:

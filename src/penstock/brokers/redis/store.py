@@ -178,11 +178,13 @@ class RedisStore(MemoryStore):
         flow: Flow | None,
         now: float,
         parent: Job[Any] | None = None,
+        *,
+        waits: bool = False,
     ) -> dict[str, str]:
         jobs = list(jobs)
         self._sent_ids.load([job.id for job in jobs])
         self._standing.load([job.unique.key for job in jobs if job.unique])
-        return super().take_in(jobs, flow, now, parent)
+        return super().take_in(jobs, flow, now, parent, waits=waits)
 
     def due(self, lane: Lane) -> Iterator[Job[Any]]:
         # The line was read before the rows: some may have left it in between.

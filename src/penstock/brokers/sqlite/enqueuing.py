@@ -26,7 +26,7 @@ from penstock.brokers.tables.enqueue_packing import (
     packed,
     searched_fields,
 )
-from penstock.brokers.tables.flow_needs import flow_rows, found_keys, last_of, queued
+from penstock.brokers.tables.flow_needs import add_needs, flow_rows, found_keys, last_of, queued
 from penstock.brokers.tables.replacing import take_place
 from penstock.brokers.tables.rows import (
     PackedRow,
@@ -117,12 +117,8 @@ class SqliteIntake:
 
     def _add_needs(self, change: Change, parent: bytes, needs: Sequence[bytes]) -> None:
         """Nodes that need the parent, and still wait, need these as well."""
-        db = change.db
-        for after in db.execute(sql.waits_for, {"need": parent}).fetchall():
-            place = db.execute(sql.next_need, (after["id"],)).fetchone()["place"]
-            rows = [(after["id"], place + number, need) for number, need in enumerate(needs)]
-            db.executemany(sql.put_need, rows)
-            db.execute(sql.count_needs, {"id": after["id"], "needs": -len(needs)})
+        for after in change.db.execute(sql.waits_for, {"need": parent}).fetchall():
+            add_needs(change, after["id"], needs)
 
     def _remember_lanes(self, parcels: Sequence[Parcel]) -> None:
         """Committed by ourselves, so known from now on: nothing is indexed in a parcel's lane."""

@@ -44,7 +44,6 @@ class SqliteStatements(Statements):
     put_need: str
     put_member: str
     next_node: str
-    next_need: str
     # get.sql
     lane: str
     # migrate.sql

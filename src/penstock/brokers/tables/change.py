@@ -87,7 +87,7 @@ class Change:
         self.ended: list[tuple[int]] = []  # leases of which nothing is left
         self.ends: flow_needs.Ends = {}  # jobs of flows that ended, by their nodes
         self.lost: set[flow_needs.Place] = set()  # where jobs that ended without success are gone
-        # What ended, or runs again, spawned: its place in a flow, and the outcome that says so.
+        # What ended, waits or runs again, spawned: its place in a flow, and the outcome.
         self.spawned: list[tuple[flow_needs.Place | None, Outcome]] = []
         self.unreported: list[Job[Any]] = []  # for `Traits.ended`, as they stand now
         self.woken: set[int] = set()  # once finished, lanes whose jobs waited for others until now
@@ -136,7 +136,10 @@ class Change:
     def spawn(self, job: Job[Any], outcome: Outcome) -> None:
         """Store what this job spawned, when the change is finished."""
         if outcome.spawned:
-            self.spawned.append((flow_needs.place_of(job.body), outcome))
+            # Of one that waits for them itself, nobody else has to wait for them.
+            waits = outcome.state is State.WAITING
+            place = None if waits else flow_needs.place_of(job.body)
+            self.spawned.append((place, outcome))
             self.add_event("event", spawned_event(outcome), job, job.lane.hash)
 
     def add_event(self, kind: str, data: bytes, job: Job[Any] | None, lane: int | None) -> None:

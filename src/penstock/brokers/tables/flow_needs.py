@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from penstock.broker.settlement import cancelled, retried
 from penstock.brokers.tables.db import Db, Row
 from penstock.brokers.tables.rows import find_in, job_of, moved
@@ -288,6 +290,36 @@ def spawned_places(change: Change) -> list[Place]:
         for _, outcome in change.spawned
         if outcome.flow is not None
     ]
+
+
+def take_own_nodes(change: Change) -> dict[bytes, list[bytes]]:
+    """Of jobs that wait for what they spawned: their nodes that are stored, and what these need.
+
+    The node of such a job is the last of its outcome's flow; stored already, it is left out there.
+    """
+    found: dict[bytes, list[bytes]] = {}
+    for index, (place, outcome) in enumerate(change.spawned):
+        if outcome.state is not State.WAITING:
+            continue
+        *others, own = outcome.flow.nodes
+        if change.db.execute(change.sql.node, (to_bytes(own.id),)).fetchone() is not None:
+            found[to_bytes(own.id)] = [to_bytes(need) for need in own.needs]
+            flow = msgspec.structs.replace(outcome.flow, nodes=tuple(others))
+            change.spawned[index] = place, msgspec.structs.replace(outcome, flow=flow)
+    return found
+
+
+def wait_for_more(change: Change, waiting: Mapping[bytes, Sequence[bytes]]) -> None:
+    """These nodes wait for more needs, and run whatever becomes of them."""
+    for node, needs in waiting.items():
+        add_needs(change, node, needs)
+        change.db.execute(change.sql.run_after_all, (node,))
+
+
+def add_needs(change: Change, node: bytes, needs: Sequence[bytes]) -> None:
+    """This node needs these as well, which have not ended."""
+    change.db.executemany(change.sql.add_need, [{"node": node, "need": need} for need in needs])
+    _count_needs(change, {node: -len(needs)})
 
 
 def last_of(flow: Flow) -> list[bytes]:

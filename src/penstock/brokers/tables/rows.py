@@ -342,9 +342,10 @@ def minute_of(run_at: float, now: float) -> int:
 
 def moved(after: Job[Any], minute: int) -> dict[str, Any]:
     """The parameters of `settle`."""
+    # Its end changes a body, the secrets go; and what it spawned and waits for may give it a flow.
+    blanked = after.ended_at is not None and b'"secret"' in after.body
     return {
-        # Only its end changes a body: the secrets go.
-        "body": after.body if after.ended_at is not None and b'"secret"' in after.body else None,
+        "body": after.body if blanked or after.state is State.WAITING else None,
         "id": to_bytes(after.id),
         "attempt": after.attempt,
         "state": after.state,

@@ -9,11 +9,17 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from penstock.broker.settlement import leaves_history, settled
+from penstock.broker.settlement import as_told, leaves_history, settled
 from penstock.broker.views import Note
 from penstock.brokers.tables.change import Change, EventRow
 from penstock.brokers.tables.db import Db, Row, TableStore, durable
-from penstock.brokers.tables.flow_needs import lock_flows, place_of, spawned_places
+from penstock.brokers.tables.flow_needs import (
+    lock_flows,
+    place_of,
+    spawned_places,
+    take_own_nodes,
+    wait_for_more,
+)
 from penstock.brokers.tables.rows import (
     ASKED,
     SETTLED,
@@ -64,7 +70,9 @@ class Settlements(Generic[StoreT]):
             # Lock all flows at once, and before anything is counted: so no node is freed too early.
             places = [place for place in (*change.ends, *spawned_places(change)) if place]
             lock_flows(change.db, change.sql, places)
+            waiting = take_own_nodes(change)
             self._store_spawned(change)
+            wait_for_more(change, waiting)
         change.finish()
         if change.readied:
             self.store.forget_claimable()
@@ -206,7 +214,7 @@ class Settlements(Generic[StoreT]):
         if after.state in ENDED:
             change.member_ended(after.body, good=after.state is State.SUCCEEDED)
             change.free(before, raw, "ended")
-        if after.state in {State.SUCCEEDED, State.READY}:
+        if after.state in {State.SUCCEEDED, State.READY, State.WAITING}:
             change.spawn(before, outcome)
         if after.state is State.SUCCEEDED or (after.state in ENDED and not outcome.keep):
             change.deleted.append((raw,))
@@ -304,7 +312,7 @@ def _attempt(
         failures=after.failures,
         lapses=after.lapses,
         repeats=after.repeats,
-        state=after.state,
+        state=as_told(after).state,
         reason=after.reason,
         key=before.key,
         enqueued_at=before.enqueued_at,

@@ -200,6 +200,8 @@ class Statements(SqlFiles):
     count_flow: str
     count_node: str
     count_needs: str
+    add_need: str
+    run_after_all: str
     meet_need: str
     free: str
     member_rows: str

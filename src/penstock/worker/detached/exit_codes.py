@@ -14,7 +14,7 @@ class Exit(IntEnum):
     DONE = 0  # the job succeeded, now or before
     LOCKED = 100  # another process runs the job: nothing was done
     RAISED = 101  # the function raised, or ran out of time
-    NO_OUTCOME = 102  # it ended without an outcome: it died, was cancelled or was stopped
+    NO_OUTCOME = 102  # without an outcome: it died, was cancelled or stopped, or waits for jobs
     MISSING = 103  # no such job or task, its code does not load, or its files cannot be written
 
 
@@ -31,7 +31,7 @@ def code_of(outcome: Outcome) -> Exit:
     """The exit code for this outcome."""
     if outcome.state is State.SUCCEEDED or outcome.reason == "repeat":
         return Exit.DONE
-    if outcome.reason in {"cancelled", "crashed", "shutdown", "later", "store"}:
+    if outcome.reason in {"jobs", "cancelled", "crashed", "shutdown", "later", "store"}:
         return Exit.NO_OUTCOME
     return Exit.RAISED if outcome.started_at is not None else Exit.NO_OUTCOME
 

@@ -119,6 +119,15 @@ update penstock.node
  where id = %(id)s
 returning id, flow, needs_left, freed;
 
+-- name: add_need
+-- One more need of a node that waits.
+insert into penstock.need (node, place, need)
+select %(node)s, coalesce(max(e.place) + 1, 0), %(need)s from penstock.need e where e.node = %(node)s;
+
+-- name: run_after_all
+-- The job of this node waits for jobs that it spawned, and runs however they end.
+update penstock.node set on_failure = 'continue' where id = %s;
+
 -- name: meet_need
 -- All jobs of a node ended: the nodes that need it have one need less. Only once, by `met`.
 update penstock.need

@@ -111,10 +111,6 @@ insert into penstock_member (node, place, first, last) values (?, ?, ?, ?);
 -- Serves enqueue and settle: the place of the next node of a flow.
 select coalesce(max(place) + 1, 0) as place from penstock_node where flow = ?;
 
--- name: next_need
--- Serves settle: the place of the next need of a node.
-select coalesce(max(place) + 1, 0) as place from penstock_need where node = ?;
-
 -- name: mark_sealed
 -- Jobs of this app are encrypted.
 insert into penstock_sealed_app (app, at) values (:app, :now)

@@ -111,6 +111,15 @@ update penstock_node
  where id = :id
 returning id, flow, needs_left, freed;
 
+-- name: add_need
+-- One more need of a node that waits.
+insert into penstock_need (node, place, need)
+select :node, coalesce(max(place) + 1, 0), :need from penstock_need where node = :node;
+
+-- name: run_after_all
+-- The job of this node waits for jobs that it spawned, and runs however they end.
+update penstock_node set on_failure = 'continue' where id = ?;
+
 -- name: meet_need
 -- All jobs of a node ended; each who needs it has one need less, once.
 update penstock_need
