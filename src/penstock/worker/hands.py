@@ -342,7 +342,7 @@ class Hand(threading.Thread):
                 self.current = None
                 while self._interrupt_target is not None:
                     time.sleep(0.000_1)
-                forget(self.ident or 0)
+                forget()
                 return
             except (JobTimeout, JobInterrupted):
                 continue

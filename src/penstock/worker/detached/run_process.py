@@ -195,7 +195,7 @@ class _Interrupts(threading.Thread):
         self._armed = True
         outcome = run(app, task, job, last_look)
         self._armed = False
-        forget(self._main)
+        forget()
         return outcome
 
     async def _call_async(
