@@ -12,6 +12,7 @@ from penstock.job import State, failed
 from penstock.testing.conformance.factories import a_job, begun, claim, some_jobs
 from penstock.web.access import Role
 from penstock.web.live import MOST_ROWS
+from penstock.web.routes import ROUTES
 from tests.browser.conftest import HOSTILE, Visitor
 from tests.web.conftest import served
 
@@ -80,7 +81,8 @@ def test_the_keyboard_is_enough(visitor: Visitor):
     visitor.page.keyboard.press("Escape")
     expect(visitor.page.locator("dialog")).to_be_hidden()
     visitor.page.keyboard.press("0")
-    visitor.page.wait_for_url("**/audit")
+    tenth = [route.path for route in ROUTES if route.nav][9]
+    visitor.page.wait_for_url(f"**{tenth}")
     visitor.page.keyboard.press("1")
     visitor.page.wait_for_url(f"{visitor.web.address}/")
 
