@@ -26,10 +26,12 @@ from penstock.worker.detached.state_folder import RunFile, StateFolder, state_fo
 
 TASKS = """
 import time
+from pathlib import Path
 
 from penstock import App, current_job
 
 app = App()
+app.file_task(Path(__file__).resolve().parent / "etl", name="etl")
 
 
 @app.task(detached=True)
@@ -430,3 +432,74 @@ def test_no_process_holds_one_whose_keeper_on_this_host_has_ended(trip, changed,
         assert ("its process has ended" in trip("detached").stdout.replace("\n", " ")) != locked
     finally:
         broker.close()
+
+
+LOAD = """
+import os
+from pathlib import Path
+
+from penstock import current_job
+
+
+def main(year, leave=False):
+    print("the year", year, "attempt", current_job().attempt, flush=True)
+    Path("scratch").write_text("here")
+    if leave:
+        os._exit(0)
+    return year + 1
+"""
+
+
+@pytest.fixture
+def load(trip):
+    """A file that may be run, in the folder that the app names."""
+    (trip.folder / "etl").mkdir()
+    file = trip.folder / "etl" / "load.py"
+    file.write_text(LOAD)
+    return str(file)
+
+
+def test_run_of_a_file_enqueues_a_job_that_calls_it(trip, load):
+    """A27: by its path; a worker runs it detached, in a folder that goes with the job."""
+    said = trip.json("detached", "run", load, "year=2026", "--app", "trip:app")
+    assert (said["task"], said["file"]) == ("etl", load)
+
+    trip("worker", "trip:app", "--drain")
+
+    [shown] = trip.lines("find", "--detached")
+    assert (shown["id"], shown["state"], shown["result"]) == (said["id"], "succeeded", 2027)
+    assert "the year 2026 attempt 1" in trip("detached", "log", said["id"]).stdout
+    scratch = files(trip).file(said["id"], "work") / "scratch"
+    assert scratch.read_text() == "here"
+    assert files(trip).remove_job(said["id"])
+    assert not scratch.parent.exists()
+
+
+def test_a_file_that_leaves_without_an_outcome_is_not_done(trip, load):
+    """A27: exit code 0 of its process is none; its keeper's is 102."""
+    job = trip.json("detached", "run", load, "year=1", "leave=true", "--app", "trip:app")["id"]
+
+    trip("worker", "trip:app", "--drain")
+
+    assert [job["state"] for job in trip.lines("find", "--detached")] == ["failed"]
+    assert "exit code 102" in trip("detached", "log", job).stdout
+
+
+def test_run_refuses_a_file_that_the_app_does_not_allow(trip, load):
+    """A27: when it is queued: relative, missing, outside, or no folder is named at all."""
+    outside = trip.folder / "outside.py"
+    outside.write_text(LOAD)
+    (trip.folder / "bare.py").write_text("from penstock import App\n\napp = App()\n")
+
+    def said(*words, app="trip:app"):
+        return " ".join(trip("detached", "run", *words, "--app", app, code=2).stderr.split())
+
+    assert "absolute path" in said("./etl/load.py")
+    assert "there is no such file" in said(f"{trip.folder}/etl/gone.py")
+    assert "is in no folder" in said(str(outside))
+    assert "app.file_task(" in said(load, app="bare:app")
+    assert "name=value" in said(load, "2026")
+    assert "only run takes arguments" in " ".join(
+        trip("detached", "log", load, "a=1", code=2).stderr.split()
+    )
+    assert not (trip.folder / "penstock.db").exists()

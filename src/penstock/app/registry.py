@@ -7,6 +7,7 @@ refused when the second is made.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import (
@@ -29,6 +30,7 @@ from penstock.job import Job
 from penstock.schedules.registered import Schedules
 from penstock.task.batch import AsyncBatchTask, PlainBatchTask
 from penstock.task.dataset import DATASETS, Dataset, runner_of
+from penstock.task.file_task import FileTask, folders_of, function_for
 from penstock.task.option_types import (
     BatchOptions,
     DatasetOptions,
@@ -172,6 +174,27 @@ class Registry:
         """
         check_options("@app.batch_task", _BATCH, options)
         return cast("BatchTaskMaker", self._maker(_BATCH_TASKS, {**options, "size": size}))
+
+    def file_task(
+        self, *folders: str | os.PathLike[str], **options: Unpack[TaskOptions]
+    ) -> FileTask[Concatenate[str, ...], Any]:
+        """Make a detached task that runs Python files below these folders, and no others.
+
+        A job names a file by its absolute path, and the arguments of its function `main`, which is
+        called in a folder of the job's own. What that returns is the result. The options are those
+        of `penstock.task.option_types.TaskOptions`; the name is "run_file".
+        """
+        check_options("app.file_task", _TASK, options)
+        name = options.get("name") or "run_file"
+        if name in self.tasks:
+            raise Refused(f"app.file_task(name={name!r}): there is a task of that name already")
+        allowed = folders_of(folders)
+        function = function_for(cast("Any", self), allowed)
+        given: dict[str, Any] = {**options, "name": name, "detached": True}
+        task = self._make(function, _caller(), (FileTask, AsyncTask), given, None)
+        file_task = cast("FileTask[Concatenate[str, ...], Any]", task)
+        file_task.folders = allowed
+        return file_task
 
     def dataset(self, **options: Unpack[DatasetOptions]) -> DatasetMaker:
         """Make a dataset of a function of (spark, interval, inputs...) that returns a frame.

@@ -44,7 +44,16 @@ def detached(
         typer.Argument(metavar="list|log|cancel|run", help="What to do.", show_default=False),
     ] = DetachedCommand.LIST,
     id: Annotated[
-        str | None, typer.Argument(metavar="ID", help="A job's id.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="ID", help="A job's id; run: or the path of a file.", show_default=False
+        ),
+    ] = None,
+    args: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ARGS", help="run FILE: arguments of its main, name=value.", show_default=False
+        ),
     ] = None,
     *,
     all: Annotated[  # noqa: A002  what a person types
@@ -60,7 +69,9 @@ def detached(
     """List and manage detached jobs, which run in processes that survive their worker.
 
     list: waiting and running jobs, and their hosts. log: the output of a job, on the host where it
-    ran. cancel: stop a job and the processes it started. run: run a job in the foreground.
+    ran. cancel: stop a job and the processes it started. run ID: run a job in the foreground. run
+    FILE: enqueue a job that runs this file, by its absolute path, below a folder that the app names
+    in app.file_task(...).
 
     Example: penstock detached log 0190a6c4-5e1f-7000-8000-00000a1b2000 --follow
     """
@@ -69,6 +80,11 @@ def detached(
 
     if (act is DetachedCommand.LIST) is not (id is None):
         raise Refused("list takes no id; log, cancel and run need one: penstock detached log ID")
+    if args and (act is not DetachedCommand.RUN or "/" not in (id or "")):
+        raise Refused(f"{' '.join(args)}: only run takes arguments, those of a file")
+    if act is DetachedCommand.RUN and "/" in (id or ""):
+        _run_file(id or "", args or [], *store, json=json)
+        return
     if act is DetachedCommand.RUN:
         raise typer.Exit(_run(parse_id(id or ""), *store))
     with open_actions(store, person()) as (broker, actions):
@@ -294,5 +310,45 @@ def _run(id: str, url: str | None, profile: str | None, app: str | None) -> int:
         loaded = check_app_url(import_app(app), url)
         try:
             return run_manually(loaded, app, id)
+        finally:
+            loaded.close()
+
+
+def _run_file(
+    file: str,
+    words: list[str],
+    url: str | None,
+    profile: str | None,
+    app: str | None,
+    *,
+    json: bool,
+) -> None:
+    from penstock.cli import output
+    from penstock.cli.call_arguments import parse_words
+    from penstock.cli.store_choice import check_app_url, import_app, target_or_default, use_store
+    from penstock.task.file_task import FileTask, is_below
+
+    app = target_or_default(app, f"run needs the app: penstock detached run {file} --app myapp:app")
+    with use_store(url, profile):
+        loaded = check_app_url(import_app(app), url)
+        try:
+            tasks = [task for task in loaded.tasks.values() if isinstance(task, FileTask)]
+            if not tasks:
+                raise Refused(
+                    f"{app} runs no files: name the folder whose files it may run, as "
+                    'app.file_task("/srv/etl")'
+                )
+            task = next((task for task in tasks if is_below(file, task.folders)), tasks[0])
+            positional, keywords = parse_words(task, words)
+            if positional:
+                raise Refused(f"{words[0]!r}: write arguments of the file as name=value")
+            handle = task.enqueue(file, **keywords)
+            if json:
+                output.print_json({"id": handle.id, "task": task.name, "file": file})
+            else:
+                output.print_text(
+                    f"job {handle.id} runs {file} when a worker that has {task.name} claims it: "
+                    f"`penstock detached log {handle.id} --follow` shows its output"
+                )
         finally:
             loaded.close()

@@ -3,6 +3,7 @@
     <state folder>/<store>/<job id>.lock        held by the keeper; released when it ends, however
                            <job id>.log         what its processes printed, in all attempts
                            <job id>.<n>.json    which process runs the n-th attempt
+                           <job id>.work        where a job that runs a file works
 
 All of them are hints: the job's row in the store decides. No URL and no argument is written here.
 The folder belongs to this user alone, and no link in it is followed: see `private_files`.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -134,6 +136,13 @@ class StateFolder:
                     return None
                 os.close(descriptor)
 
+    def work_folder(self, job: str) -> Path:
+        """A folder of the job's own, made if need be; removed with its other files."""
+        path = self.file(job, "work")
+        with self._opened() as folder, suppress(FileExistsError):
+            os.mkdir(path.name, 0o700, dir_fd=folder)
+        return path
+
     def unlock(self, job: str, descriptor: int) -> None:
         """Release a lock, and remove its file."""
         self.file(job, "lock").unlink(missing_ok=True)
@@ -195,7 +204,9 @@ class StateFolder:
         try:
             with self._opened() as folder:
                 for name in os.listdir(folder):  # noqa: PTH208  a descriptor
-                    if name.startswith(f"{parse_id(job)}."):
+                    if name == self.file(job, "work").name:
+                        shutil.rmtree(name, dir_fd=folder)
+                    elif name.startswith(f"{parse_id(job)}."):
                         with suppress(FileNotFoundError):
                             os.unlink(name, dir_fd=folder)
         finally:
