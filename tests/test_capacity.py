@@ -128,14 +128,14 @@ def live(broker: MemoryBroker, *, named: bool = True, **processes: int) -> LiveS
 def test_a_supervisor_takes_over_what_is_in_the_store():
     broker = MemoryBroker()
     settings = live(broker)
-    settings.refresh(broker)
+    settings.refresh(broker, broker.traits.rules_version())
     assert not settings.apply()
     assert (settings.capacity, settings.missing([])) == (OWN, [None, None])
 
     broker.put(WorkerSettings(worker="other", threads=1))
     broker.put(WorkerSettings(worker="mail-1", threads=20, processes=3))
     settings._read_at = 0.0
-    settings.refresh(broker)
+    settings.refresh(broker, broker.traits.rules_version())
     assert not settings.apply()
     assert settings.capacity == Capacity(20, 100)
     assert settings.missing([None, None]) == [None]
@@ -143,7 +143,7 @@ def test_a_supervisor_takes_over_what_is_in_the_store():
 
     broker.clear(WorkerSettings, "mail-1")
     settings._read_at = 0.0
-    settings.refresh(broker)
+    settings.refresh(broker, broker.traits.rules_version())
     settings.apply()
     assert (settings.capacity, settings.missing([None])) == (OWN, [None])
 
@@ -153,7 +153,7 @@ def test_numbers_of_queues_are_changed_one_by_one():
     settings = live(broker, mail=1, images=2)
 
     broker.put(WorkerSettings(worker="mail-1", queues={"mail": 2, "images": 0, "new": 1}))
-    settings.refresh(broker)
+    settings.refresh(broker, broker.traits.rules_version())
     settings.apply()
 
     assert settings.missing([("mail",)]) == [("mail",), ("new",)]
@@ -166,7 +166,7 @@ def test_what_was_set_before_its_start_holds_for_a_worker_with_a_name(named):
     broker.put(WorkerSettings(worker="mail-1", threads=20, stop=True))
     settings = live(broker, named=named)
 
-    settings.refresh(broker)
+    settings.refresh(broker, broker.traits.rules_version())
 
     assert not settings.apply()  # the stop was for those that ran then
     assert settings.capacity.threads == (20 if named else 10)
@@ -176,7 +176,7 @@ def test_a_stop_stops_once():
     broker = MemoryBroker()
     settings = live(broker)
     broker.put(WorkerSettings(worker="mail-1", stop=True))
-    settings.refresh(broker)
+    settings.refresh(broker, broker.traits.rules_version())
 
     assert settings.apply()
     assert not settings.apply()
@@ -190,13 +190,13 @@ def test_a_store_that_is_away_changes_nothing():
     broker = MemoryBroker()
     settings = live(broker)
     broker.put(WorkerSettings(worker="mail-1", threads=20))
-    settings.refresh(broker)
+    settings.refresh(broker, broker.traits.rules_version())
     settings.apply()
 
     settings._read_at = 0.0
     settings._version = None
     with pytest.raises(StoreUnreachable):
-        settings.refresh(Away())
+        settings.refresh(Away(), 7)
     assert not settings.apply()
     assert settings.capacity.threads == 20
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 
+import psycopg
 import pytest
 
 from penstock import App, State
@@ -38,7 +39,17 @@ def statements(server: Server, seconds: float) -> Counter[str]:
     return Counter(text[:60] for text in _STATEMENT.findall(server.log[before:]))
 
 
+def connections(server: Server) -> int:
+    with psycopg.connect(server.url()) as connection:
+        [(count,)] = connection.execute(
+            "select count(*) from pg_stat_activity where backend_type = 'client backend'"
+        )
+        return count
+
+
 def stay_idle(story: Story, server: Server, supervisors: int, processes: int) -> None:
+    story.broker.workers()
+    others = connections(server)
     for _ in range(supervisors):
         story.start(processes=processes, threads=2, lease=15.0)
     total = supervisors * processes
@@ -57,6 +68,8 @@ def stay_idle(story: Story, server: Server, supervisors: int, processes: int) ->
     # Few processes have a supervisor each, which renews for them every five seconds.
     # Once a minute each asks whether the gauges are written: of few, all in these ten seconds.
     assert rate < MOST_PER_PROCESS * total + supervisors * 0.2 + min(total, 4) * 0.1, asked
+    # One to claim and one to listen; only the children listen.
+    assert connections(server) - others <= 2 * total + supervisors
     assert story.task("nap").enqueue(1).result(timeout=60) == 1
 
 

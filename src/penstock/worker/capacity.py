@@ -52,9 +52,9 @@ class LiveSettings:
         self._version: int | None = None
         self._read_at = 0.0
 
-    def refresh(self, broker: Broker) -> None:
-        """Read the settings from the store, if something changed there."""
-        now, version = time.monotonic(), broker.traits.rules_version()
+    def refresh(self, broker: Broker, version: int) -> None:
+        """Read the settings from the store, if this version of its rules is another one."""
+        now = time.monotonic()
         changed = version != self._version and now >= self._read_at + SECONDS_BETWEEN
         if changed or now >= self._read_at + READ_SECONDS:
             self._read_at = now

@@ -161,6 +161,14 @@ def last_answer(children: Sequence[Child]) -> float:
     )
 
 
+def rules_heard(children: Sequence[Child]) -> int:
+    """The version of the store's rules, as the children heard it: their supervisor need not listen.
+
+    It changes with each of them that hears of a change, and with each that comes or goes.
+    """
+    return hash(tuple((child.id, child.slots.vitals.rules_version) for child in list(children)))
+
+
 def children_state(children: Sequence[Child]) -> list[dict[str, Any]]:
     """How each of them is doing, for probes."""
     return [

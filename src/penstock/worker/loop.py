@@ -292,7 +292,7 @@ class Worker:
         self._upkeep_at = now + self._upkeep.every
         self._refresh_tasks()
         try:
-            self.app.queues.refresh(self.broker, self.app.name, self._start_check.version())
+            self.app.queues.refresh(self.broker, self.app.name, self._start_check.hear())
             self._upkeep.run_due()
         except Exception as error:
             self._store.failed(error)
@@ -478,6 +478,7 @@ class Worker:
                 settled=self.settled,
                 stale=self.stale,
                 running=self._claims.running(),
+                rules_version=self._start_check.heard,
                 flags=Flag.READY | Flag.RETIRING * self.retiring | Flag.DRAINED * self.drained,
             )
         )

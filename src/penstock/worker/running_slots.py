@@ -34,7 +34,8 @@ from penstock.worker.detached.processes import ProcessId
 from penstock.worker.put_backs import MOST_BYTES, ByQueue, encoded
 
 _PULSE = struct.Struct("<Q")
-_REST = struct.Struct("<dddQQQII")  # the header without the pulse
+_64_BITS = (1 << 64) - 1
+_REST = struct.Struct("<dddQQQIIQ")  # the header without the pulse
 _SLOT = struct.Struct("<IId36s12x")
 _ATTEMPT = struct.Struct("<I")
 _STRIDE = 64
@@ -88,6 +89,7 @@ class Vitals(NamedTuple):
     memory: int = 0  # bytes
     running: int = 0
     flags: int = 0
+    rules_version: int = 0  # as the child last heard it from the store
 
 
 class RunningSlots:
@@ -220,7 +222,8 @@ class RunningSlots:
 
     def publish(self, vitals: Vitals) -> None:
         """Write the header, without the pulse."""
-        _REST.pack_into(self._memory, _PULSE.size, *vitals[1:])
+        *rest, rules_version = vitals[1:]
+        _REST.pack_into(self._memory, _PULSE.size, *rest, rules_version & _64_BITS)
 
     def publish_put_backs(self, by_queue: ByQueue) -> None:
         """Write how many jobs were put back; nothing if that has not changed."""

@@ -30,11 +30,17 @@ class StartCheck:
 
     def __init__(self, broker: Broker) -> None:
         self.version = broker.traits.rules_version
+        self.heard = 0  # the version as it was at the last `hear`, for the supervisor
         self.cancelled: frozenset[str] = frozenset()  # ids, by the last renewal
         self.closed: str | None = None  # why nothing starts any more
         self._broker = broker
         self._rules: _RulesRead | None = None
         self._reading = threading.Lock()
+
+    def hear(self) -> int:
+        """The version now."""
+        self.heard = self.version()
+        return self.heard
 
     def refuse(self, chunk: Chunk, job: Job[Any], now: float) -> Outcome | None:
         """None: it may go on to `last_look`."""

@@ -35,6 +35,7 @@ from penstock.worker.child_process import (
     children_state,
     last_answer,
     row_of,
+    rules_heard,
 )
 from penstock.worker.dead_workers import DeadWorkers
 from penstock.worker.frozen_child import settle_timed_out
@@ -474,12 +475,12 @@ class Supervisor:
 
     def _lease(self) -> float:
         """The lease of the children, as their queues have it now."""
-        app, own = self.app, self._config.lease
+        app, own, heard = self.app, self._config.lease, rules_heard(self.children)
         with suppress(Exception):
-            self._settings.refresh(app.broker)
+            self._settings.refresh(app.broker, heard)
         if own is None:
             with suppress(Exception):  # the renewal that follows says what is wrong
-                app.queues.refresh(app.broker, app.name, app.broker.traits.rules_version())
+                app.queues.refresh(app.broker, app.name, heard)
         return own or app.queues.lease(self._config.queues)
 
     def _rows(self) -> list[WorkerRow]:
