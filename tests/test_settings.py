@@ -77,7 +77,7 @@ def test_a_profile_without_a_file_is_refused(
 ) -> None:
     monkeypatch.setenv("PENSTOCK_PROFILE", "live")
 
-    with pytest.raises(Refused, match=r"PENSTOCK_PROFILE=live, but there is no penstock\.toml"):
+    with pytest.raises(Refused, match=r"profile live: there is no penstock\.toml"):
         resolve_url(None, project / "shop" / "tasks.py")
 
 

@@ -53,9 +53,22 @@ def test_a_queue_that_no_worker_serves_is_red_while_jobs_are_ready(broker, clock
 
     assert findings["workers"] == (
         "red",
-        "no live worker serves it; they serve media",
+        "no live worker serves queue mail; they serve media",
         "penstock worker MODULE:APP --queues mail",
     )
+
+
+def test_a_task_whose_queue_nobody_serves_is_red(broker, clock):
+    broker.enqueue([a_job(clock, queue="mail"), a_job(clock, queue="bulk")])
+
+    assert said(broker, "task:mail:send")["workers"] == (
+        "red",
+        "no worker is alive",
+        "penstock worker MODULE:APP",
+    )
+    claim_for(broker, a_worker(queues=("bulk",)), queues=("bulk",))
+
+    assert "no live worker serves queue mail" in said(broker, "task:mail:send")["workers"][1]
 
 
 def test_failed_jobs_and_tasks_that_nobody_knows_are_named(broker, clock):

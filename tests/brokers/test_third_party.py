@@ -73,7 +73,9 @@ def test_what_is_installed_is_listed_where_a_url_is_nobodys(register):
     register(brokers="shelf = shelf_store:open_it")
 
     for ask in (open_broker, store_condition, migrate_store):
-        with pytest.raises(Refused, match=r"'nosuch://x': no such broker; .*, shelf: and memory:"):
+        with pytest.raises(
+            Refused, match=r"'nosuch://x' is not the URL of a store; .*, shelf: and memory:"
+        ):
             ask("nosuch://x")
 
 

@@ -20,6 +20,20 @@ def test_options_are_set_shown_reset_and_the_queue_is_dropped(shop):
     assert "queue mail exists" in shop("queue", "create", "mail", code=2).stderr
     assert "queue set what?" in shop("queue", "set", "mail", code=2).stderr
     assert "queue mail: running=4" in shop("queue", "reset", "mail", "timeout").stdout
-    assert "queue mail is dropped: 1 jobs are deleted" in shop("queue", "drop", "mail").stdout
+    assert "queue mail has 1 job. delete it?" in shop("queue", "drop", "mail", code=1).stderr
+    assert "knows a queue 'mial'; similar: mail" in shop("queue", "drop", "mial", code=2).stderr
+    dropped = shop("queue", "drop", "mail", "--yes").stdout
+    assert "queue mail is dropped: 1 job deleted" in dropped
     assert "no queue has options" in shop("queue").stderr
     assert "no options of its own" in shop("queue", "reset", "mail", code=2).stderr
+
+
+def test_a_queue_that_nobody_knows_is_named_once(shop):
+    shop("enqueue", "shop:send", "ada")
+
+    typed = shop("queue", "set", "mial", "timeout=60").stderr
+    again = shop("queue", "set", "mial", "timeout=90").stderr
+    known = shop("queue", "set", "mail", "timeout=60").stderr
+
+    assert "knows a queue 'mial'; similar: mail; the options apply as soon as" in typed
+    assert "knows a queue" not in again + known

@@ -69,6 +69,20 @@ def test_a_shard_is_added_filled_and_the_other_one_emptied(fleet, cli):
     assert [state["buckets"] for state in cli.lines("shards")] == ["0-1023"]
 
 
+def test_who_looks_while_a_shard_is_away_is_told(fleet, cli):
+    file, app = fleet
+    name_b(file)
+    cli("shards", "add", "b")
+    cli("shards", "move", "--buckets", "all", "--to", "b", "--busy", "1")
+    app.close()
+    (file.parent / "b.db").rename(file.parent / "elsewhere.db")
+
+    told = cli("find").stderr
+
+    assert "shard b is away: there is no store at" in told
+    assert "what it has is left out" in told
+
+
 def test_a_worker_whose_file_lacks_the_shard_is_named_and_nothing_moves(fleet, cli):
     file, app = fleet
     name_b(file)

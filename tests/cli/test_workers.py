@@ -33,7 +33,8 @@ def test_numbers_are_set_by_name_and_reset(shop):
     assert "no worker named mail-1 is alive" in said.stderr
     shop("workers", "quiet", "mail-1", "--reason", "deploy")
     assert json.loads(shop("workers", "resume", "mail-1", "--json").stdout)["quiet"] is False
-    assert "stops" in shop("workers", "stop", "mail-1").stdout
+    nobody = shop("workers", "stop", "mail-1", code=1)
+    assert (nobody.stdout, "no worker named mail-1" in nobody.stderr) == ("", True)
     broker = open_broker(f"sqlite:///{shop.folder / 'penstock.db'}")
     try:
         [kept] = broker.records(WorkerSettings)

@@ -75,7 +75,7 @@ def test_a_url_that_nobody_registered_is_refused_with_what_is_installed(installe
     output = run(["-c", program], tmp_path, installed, code=1)
 
     [said] = [line for line in output.splitlines() if "Refused" in line]
-    assert "'nosuch://me:***@host/x': no such broker" in said
+    assert "'nosuch://me:***@host/x' is not the URL of a store" in said
     assert "shards:///path/to/shards.toml, jsonlog: and memory:" in said
 
 

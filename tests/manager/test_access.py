@@ -12,7 +12,7 @@ from penstock.broker.values import Wanted
 from penstock.broker.views import Note, WorkerRow
 from penstock.broker.wire_verbs import VERBS
 from penstock.brokers import open_broker
-from penstock.errors import Refused, WrongUrl
+from penstock.errors import Refused, StoreUnreachable, WrongUrl
 from penstock.job import Job, failed, succeeded
 from penstock.manager import access
 from penstock.manager.access import ROLE_OF, parse_manager_tokens, read_manager_tokens
@@ -268,10 +268,17 @@ def test_other_machines_are_let_in_only_by_tokens_and_tls(tmp_path):
 
 def test_a_port_that_is_in_use_is_said(guarded, memory_broker):
     with (
-        pytest.raises(Refused, match="cannot listen"),
+        pytest.raises(Refused, match=r"cannot listen at .*: the port is in use"),
         Manager(memory_broker, f"127.0.0.1:{guarded.port}"),
     ):
         pass
+
+
+def test_a_client_that_speaks_tls_is_told_that_the_manager_does_not(guarded):
+    url = f"penstock://:{ADA}@127.0.0.1:{guarded.port}?tls=yes"
+
+    with pytest.raises(StoreUnreachable, match=r"does not speak TLS: leave out tls, .* in the URL"):
+        open_broker(url).count()
 
 
 @pytest.mark.parametrize("token", [ADA, WILL, PAUL, MAIL], ids=["ada", "will", "paul", "mail"])

@@ -25,7 +25,7 @@ from penstock.spark.one_sentence import error_in, line_of_user, one_sentence
 PROGRAM = Path(__file__).parent / "programs" / "sentences.py"
 AWAY = (
     r"the store postgresql://ada:\*\*\*@127\.0\.0\.1:1/none does not answer: connection failed:"
-    r" .*Connection refused"
+    r" .*Connection refused; start it, or check host and port in the URL"
 )
 NEWER = r".*newer\.db has schema 999, this Penstock knows \d+; upgrade .*"
 SEEN = {

@@ -220,7 +220,7 @@ def test_what_was_not_set_and_what_was_left_is_said_alike(sentences, store, cloc
             ["resume", "mail"],
             ("/resume", {"queue": "mail"}),
             ("/rules/resume", {"queue": "mail"}),
-            "queue mail was not paused: it was removed already, or never set",
+            "queue mail was not paused: nothing was changed",
         ),
         (
             ["retry", job.id],

@@ -68,11 +68,11 @@ def resolve_url(
         return from_file
     if profile_name is not None and file is None:
         raise Refused(
-            f"PENSTOCK_PROFILE={profile_name}, but there is no {SETTINGS_FILE} at or above {root}:"
+            f"profile {profile_name}: there is no {SETTINGS_FILE} at or above {root};"
             " PENSTOCK_SETTINGS=FILE names one elsewhere"
         )
     url = anchor("sqlite:///penstock.db", root)
-    return ResolvedUrl(url, f"the default, beside {root}", is_default=True)
+    return ResolvedUrl(url, f"the default in {root}", is_default=True)
 
 
 def resolve_app_name(beside: Path | None = None) -> tuple[str, str]:

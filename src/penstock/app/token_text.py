@@ -65,8 +65,10 @@ def read_token_file(file: Path, *, follow: bool = True) -> str:
             # Of the open file: the name may lead to another one by now.
             check_private(file, os.fstat(opened.fileno()), os.geteuid())
             return opened.read()
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise Refused(f"{file} cannot be read: {error}") from error
+    except OSError as error:
+        raise Refused(f"{file} cannot be read: {error.strerror or error}") from error
 
 
 def check_private(file: Path, status: os.stat_result, user: int) -> None:

@@ -326,7 +326,7 @@ def drivers(url: str) -> tuple[str, ...]:
 def _unknown(url: str, installed: list[str]) -> Refused:
     others = "".join(f", {scheme}:" for scheme in installed)
     return Refused(
-        f"{mask(url)!r}: no such broker; there are sqlite:///path/to/file.db, "
+        f"{mask(url)!r} is not the URL of a store; there are sqlite:///path/to/file.db, "
         f"postgresql://user@host/database, redis://host:6379/0, penstock://:token@host:7450, "
         f"shards:///path/to/shards.toml"
         f"{others} and memory:"

@@ -60,9 +60,9 @@ def attach(
     priority: Annotated[int, typer.Option(help="-100 to 100.", min=-100, max=100)] = 0,
     version: Annotated[int, typer.Option(help="Of the task.", min=1)] = 1,
     by: Annotated[str, typer.Option("--by", help="The name of the program that runs them.")] = "",
-    detach: Annotated[bool, typer.Option("--detach", help="New rows are no jobs any more.")] = (
-        False
-    ),
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Remove the trigger: new rows are only rows.")
+    ] = (False),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the SQL.")] = False,
     store: Store,
     json: Json = False,

@@ -218,7 +218,7 @@ def import_(
     store: Store,
     json: Json = False,
 ) -> None:
-    """Store the jobs of a file, or what waits in Celery, RQ or BullMQ. Twice is as once.
+    """Store the jobs of a file, or what waits in Celery, RQ or BullMQ; each once.
 
     A file is read to its end before anything is stored; a bad line is refused with its number. The
     other system keeps what it has, unless --move is given. Nothing is unpickled.

@@ -30,7 +30,10 @@ def find(
     *,
     limit: Annotated[int, typer.Option(help="The most jobs to show.", min=1)] = 20,
     after: Annotated[
-        str | None, typer.Option(help="Continue after this job id.", show_default=False)
+        str | None,
+        typer.Option(
+            help="Continue after this, as the last line of a page prints it.", show_default=False
+        ),
     ] = None,
     detached: Annotated[
         bool, typer.Option("--detached", help="Only jobs of detached tasks.")

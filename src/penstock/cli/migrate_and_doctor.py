@@ -111,14 +111,17 @@ def _print_schema(before: StoreCondition, after: StoreCondition, *, json: bool) 
             }
         )
     elif current:
-        came = f", from {before.schema or 'nothing'}" if before.schema != after.schema else ""
+        came = "is up to date with"
+        if before.schema != after.schema:
+            old = before.schema
+            came = f"was brought from schema {old} to" if old else "is new, with"
         newer = (after.schema or 0) > (after.newest or 0)
         known = (
             "newer than this Penstock, but compatible"
             if newer
             else "the newest this Penstock knows"
         )
-        output.print_text(f"{after.where} has schema {after.schema}{came}, {known}")
+        output.print_text(f"{after.where} {came} schema {after.schema}, {known}")
     if after.too_new:
         raise SchemaTooNew(_too_new(after))
     if after.pending_post and not json:

@@ -185,6 +185,7 @@ def pipeline(
 
     Example: penstock pipeline run --lake ./lake
     """
+    _need_extra(step)
     of_datasets = step in _OF_DATASETS or (step is PipelineCommand.RUN and (dataset or all_))
     options = parse_options(storage_option or ())
     if of_datasets:
@@ -265,6 +266,16 @@ def _datasets(
         print_why(store, names[0], names[1], json=json)
     else:
         raise Refused("why: name a dataset and one of its partitions, as in: why rides 2026-01-31")
+
+
+def _need_extra(step: PipelineCommand) -> None:
+    from importlib.util import find_spec
+
+    if step is PipelineCommand.LAKES:
+        return
+    missing = [name for name in ("pyspark", "pyarrow", "deltalake") if find_spec(name) is None]
+    if missing:
+        raise Refused(f"penstock pipeline needs {missing[0]}: pip install 'penstock-queue[spark]'")
 
 
 def _refuse_datasets(step: PipelineCommand, given: object) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.options import Json, Reason, Store, person, with_options
+from penstock.cli.options import Json, Reason, Store, Yes, person, with_options
 from penstock.errors import Refused
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def queue(
     app_name: Annotated[
         str, typer.Option("--app-name", help="The program whose queue it is, if it has a name.")
     ] = "",
+    yes: Yes = False,
     cancel_running: Annotated[
         bool, typer.Option("--cancel-running", help="drop: cancel its jobs that run.")
     ] = False,
@@ -80,6 +81,7 @@ def queue(
             return
         queue = (name or "", app_name)
         if verb is QueueVerb.DROP:
+            _confirm_drop(broker, *queue, yes=yes)
             _drop(actions, queue, reason, cancel=cancel_running, json=json)
             return
         if verb is QueueVerb.RESET:
@@ -90,11 +92,37 @@ def queue(
                 raise Refused(f"queue {name} exists; change it with `penstock queue set`")
             if not words and verb is QueueVerb.SET:
                 raise Refused("queue set what? Give options, as timeout=60s")
+            if verb is QueueVerb.SET:
+                _warn_of_unknown(broker, name or "")
             record = actions.set_queue(*queue, parse_option_words(words), reason)
     if json:
         output.print_json(queue_options_json(record))
         return
     _print(record)
+
+
+def _warn_of_unknown(broker: Broker, name: str) -> None:
+    from penstock.cli import output
+    from penstock.operate.unknown_names import unknown_queue_text
+
+    if unknown := unknown_queue_text(broker, name):
+        output.print_note(f"{unknown}; the options apply as soon as there is one", "yellow")
+
+
+def _confirm_drop(broker: Broker, name: str, app: str, *, yes: bool) -> None:
+    import sys
+
+    from penstock.operate.sentences import jobs_text
+    from penstock.operate.unknown_names import unknown_queue_text
+
+    if yes:
+        return
+    if unknown := unknown_queue_text(broker, name):
+        raise Refused(unknown)
+    counts = [count for count in broker.count() if (count.queue, count.app) == (name, app)]
+    if jobs := sum(count.total + count.failed for count in counts):
+        sys.stderr.write(f"queue {name} has {jobs_text(jobs)}. ")
+        typer.confirm(f"delete {'it' if jobs == 1 else 'them'}?", abort=True, err=True)
 
 
 def _drop(
@@ -103,6 +131,7 @@ def _drop(
     import msgspec
 
     from penstock.cli import output
+    from penstock.operate.sentences import jobs_text
 
     name, app = queue
     dropped = actions.drop_queue(name, app, "cancel" if cancel else "refuse", reason)
@@ -110,8 +139,8 @@ def _drop(
         output.print_json({"queue": name, "app": app, **msgspec.structs.asdict(dropped)})
         return
     output.print_text(
-        f"queue {name} is dropped: {dropped.deleted:,} jobs are deleted, {dropped.cancelled:,} of"
-        " them were cancelled; its history stays"
+        f"queue {name} is dropped: {jobs_text(dropped.deleted)} deleted, {dropped.cancelled:,} of"
+        " them cancelled before; its history stays"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,10 +86,19 @@ def open_store(
         broker.traits.ended = loaded.end_hooks.report
     try:
         yield broker
+        if away := broker.traits.missing():
+            _print_away(away)
     finally:
         broker.close()
         if loaded is not None:
             loaded.close()  # waits for hooks of jobs that were cancelled here
+
+
+def _print_away(sentences: Sequence[str]) -> None:
+    from penstock.cli.output import print_note
+
+    for sentence in sentences:
+        print_note(f"{sentence}; what it has is left out", "yellow")
 
 
 def opener(

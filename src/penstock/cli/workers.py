@@ -111,10 +111,12 @@ def workers(
             said = "stops" if verb is WorkersVerb.STOP else kept.text
     if json:
         output.print_json(result)
-    else:
+    elif not (unknown and verb is WorkersVerb.STOP):
         output.print_text(f"worker {name}: {said}")
     if unknown:
         output.print_note(f"warning: {unknown}")
+        if verb is WorkersVerb.STOP:
+            raise typer.Exit(1)
 
 
 def _list(broker: Broker, *, json: bool) -> None:

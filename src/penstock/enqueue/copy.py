@@ -75,7 +75,7 @@ def copied(
 ) -> Job[Any]:
     """The copy, not stored yet; refused if it could not run."""
     if job.state not in ENDED:
-        raise Refused(f"job {job.id} has not ended: what it is to do is still to be done once")
+        raise Refused(f"job {job.id} has not ended, and only a job that has ended can be copied")
     if job.task == WAIT_TASK:
         raise Refused(f"job {job.id} waited for a signal, and has no call that could be copied")
     member = member_of(job.body)

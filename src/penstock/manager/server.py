@@ -6,6 +6,7 @@ Handlers are declared here by hand: a method of the contract is a name, two mess
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -162,6 +163,7 @@ class Manager:
             self._loop.call_soon_threadsafe(_run_all, calls)
 
     async def _start(self) -> None:
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its log lines say what its errors say
         aio: Any = import_module("grpc.aio")
         self._service = service = StoreService(self._broker, self._loop, self.access)
         self._server = server = aio.server(options=OPTIONS, maximum_concurrent_rpcs=MOST_CALLS)
@@ -178,7 +180,10 @@ class Manager:
             else:
                 self.port = server.add_secure_port(self._listen, self._tls.credentials())
         except RuntimeError as error:
-            raise Refused(f"cannot listen at {self._listen}: {error}") from error
+            raise Refused(
+                f"cannot listen at {self._listen}: the port is in use, or the address is not one of"
+                " this machine; choose another with --listen HOST:PORT"
+            ) from error
         await server.start()
 
     async def _stop(self) -> None:

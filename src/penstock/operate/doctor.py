@@ -116,8 +116,9 @@ def _store(condition: StoreCondition) -> list[Finding]:
     ]
     if condition.schema is not None and condition.newest is not None:
         findings.append(_schema(condition, condition.schema, condition.newest))
-    settings = ", ".join(f"{name} {value}" for name, value in condition.settings.items())
-    findings.append(Finding("settings", Colour.GREEN, settings))
+    if condition.settings:
+        settings = ", ".join(f"{name} {value}" for name, value in condition.settings.items())
+        findings.append(Finding("settings", Colour.GREEN, settings))
     findings += [
         Finding(
             trouble.name,

@@ -9,7 +9,7 @@ from penstock.operate.time_text import time_text
 from penstock.rules.rule import Rule, RuleKind
 
 _DONE = {RuleKind.PAUSE: "paused", RuleKind.BLOCK: "blocked", RuleKind.ORDER: "ordered"}
-NEVER_SET = "it was removed already, or never set"
+NEVER_SET = "nothing was changed"
 
 
 def jobs_text(number: int) -> str:

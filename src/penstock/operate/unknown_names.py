@@ -1,6 +1,6 @@
-"""Whether a rule names a queue or a task that nobody has heard of: probably a typing error.
+"""Whether a rule or an option names a queue or a task that nobody knows: probably a typing error.
 
-A rule may come before the first job, so it is set all the same, and the caller is told.
+Either may come before the first job, so it is set all the same, and the caller is told.
 """
 
 from __future__ import annotations
@@ -8,8 +8,16 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from penstock.broker.protocol import Broker
+from penstock.broker.queue_options import QueueOptions
 from penstock.operate.why_named import queues_known, tasks_known
-from penstock.rules.rule import Rule
+from penstock.rules.rule import Rule, RuleKind
+
+
+def unknown_queue_text(broker: Broker, name: str) -> str:
+    """The same about a queue whose options are set; options that it has make it known."""
+    if any(record.queue == name for record in broker.records(QueueOptions)):
+        return ""
+    return unknown_names_text(broker, Rule(RuleKind.PAUSE, queue=name))
 
 
 def unknown_names_text(broker: Broker, rule: Rule) -> str:

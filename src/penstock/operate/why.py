@@ -121,9 +121,11 @@ def _ended(job: Job[Any], now: float) -> str:
         if job.reason == "expired":
             return f"It was cancelled{at}: it expired before a worker started it. {again}"
         if job.reason == "needs":
-            return f"It was cancelled{at}: a job that it needs did not succeed. " + (
-                again if gone else "Retrying that job makes this one wait for it again."
-            )
+            if not gone:
+                again = (
+                    f"`penstock flow {job.id}` names it. When it is retried, this one waits again."
+                )
+            return f"It was cancelled{at}: a job that it needs did not succeed. {again}"
         return f"It was cancelled{at} ({job.reason or 'cancelled'}). {again}"
     error = headline(job.error)
     if job.reason == "unreadable":

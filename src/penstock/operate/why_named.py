@@ -146,6 +146,7 @@ def _why_task(broker: Broker, name: str) -> list[Finding]:
     return [
         _places(whole),
         *rule_findings(rules, own, broker.clock.now()),
+        *_not_served(own, workers),
         *(each for each in task_findings(workers, own, None) if each.colour is not _GREEN),
         *_slow(broker, TrendFilter(task=name)),
         *_failed(whole.failed, f"task:{shlex.quote(name)}"),
@@ -184,12 +185,18 @@ def _served(whole: Count, workers: Sequence[WorkerRow], queue: str) -> list[Find
         return [Finding("workers", colour, "no worker is alive", "penstock worker MODULE:APP")]
     if not serving:
         others = sorted({name for row in alive for name in row.queues or ()})[:MOST_LISTED]
-        says = f"no live worker serves it; they serve {', '.join(others)}"
+        says = f"no live worker serves queue {queue}; they serve {', '.join(others)}"
         command = f"penstock worker MODULE:APP --queues {shlex.quote(queue)}"
         return [Finding("workers", colour, says, command)]
     running = sum(row.running for row in serving)
     workers_text = "1 worker serves it" if len(serving) == 1 else f"{len(serving)} workers serve it"
     return [Finding("workers", _GREEN, f"{workers_text}, and {_run(running)} in all queues")]
+
+
+def _not_served(own: Sequence[Count], workers: Sequence[WorkerRow]) -> list[Finding]:
+    """The first queue of the task's jobs that nobody serves, if there is one."""
+    found = (each for count in by_queue(own) for each in _served(count, workers, count.queue))
+    return [each for each in found if each.colour is not _GREEN][:1]
 
 
 def _run(jobs: int) -> str:

@@ -80,6 +80,10 @@ _TRANSLATIONS: tuple[tuple[tuple[type[psycopg.Error], ...], type[PenstockError],
     ),
 )
 
+# How psycopg begins where there never was a connection.
+_NOT_CONNECTED = ("connection failed", "connection timeout", "failed to resolve host")
+_REMEDY = "; start it, or check host and port in the URL"
+
 
 @contextmanager
 def as_penstock_errors(where: str) -> Generator[None]:
@@ -96,7 +100,9 @@ def as_penstock_errors(where: str) -> Generator[None]:
             ) from error
         for classes, translated, sentence in _TRANSLATIONS:
             if isinstance(error, classes):
-                raise translated(sentence.format(where=where, error=first_line(error))) from error
+                said = first_line(error)
+                remedy = _REMEDY if said.startswith(_NOT_CONNECTED) else ""
+                raise translated(sentence.format(where=where, error=said) + remedy) from error
         raise
 
 

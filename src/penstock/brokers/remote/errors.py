@@ -22,9 +22,13 @@ def translated(error: Any, where: str) -> PenstockError:
         return Refused(f"the manager {where}: {details}")
     if code is codes.RESOURCE_EXHAUSTED:
         return _exhausted(details, where)
+    if "WRONG_VERSION_NUMBER" in details:
+        return StoreUnreachable(
+            f"the manager {where} does not speak TLS: leave out tls, ca, cert and key in the URL"
+        )
     sentence = f"the manager {where} does not answer: {details}"
     if code is codes.UNAVAILABLE and _never_sent(details):
-        return StoreUnreachable(sentence)
+        return StoreUnreachable(f"{sentence}; start it, or check host and port in the URL")
     return CallLost(sentence)
 
 

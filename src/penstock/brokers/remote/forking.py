@@ -78,7 +78,9 @@ _registered = False
 def grpc_for_clients() -> Any:
     """The module grpc, told to expect forks."""
     global _registered  # noqa: PLW0603  one process, one registration
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "1")  # read when it is imported first
+    # Both are read when it is imported first. Its own log lines say what its errors say.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "1")
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     grpc: Any = import_module("grpc")
     with _registering:
         if not _registered:

@@ -84,13 +84,22 @@ def read_shards(path: Path) -> dict[str, str]:
     """The URLs of the shards by name, in the order of the names."""
     try:
         # Whoever may write to it decides where jobs go.
-        table: Any = tomllib.loads(path.read_text(encoding="utf-8")) if is_credible(path) else None
+        text = path.read_text(encoding="utf-8")
+        table: Any = tomllib.loads(text) if is_credible(path) else None
+    except FileNotFoundError:
+        raise Refused(
+            f"there is no file of shards {path}; a path from the root has four slashes,"
+            " shards:////srv/shards.toml"
+        ) from None
     except OSError as error:
         raise Refused(f"the file of shards {path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Refused(f"the file of shards {path} cannot be read: {error}") from error
     if table is None:
-        raise Refused(f"the file of shards {path} does not exist, or others may change it")
+        raise Refused(
+            f"the file of shards {path} is somebody else's, in a folder where everybody may write:"
+            " move it to one of yours"
+        )
     named: Any = table.get("shards")
     if not isinstance(named, dict) or not named:
         raise Refused(f"{path} has no table [shards]: write in it a line for each, {_EXAMPLE}")
