@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from pathlib import Path
 
 from penstock import State
 from tests.stories.conftest import (
@@ -38,6 +39,28 @@ def test_a_child_that_is_killed_in_mid_run_loses_nothing(story: Story):
     # Only what ran at that moment counts a lapse: at most 10 hands and 100 slots.
     assert 1 <= story.counted()["crashed"] <= 110
     assert set(story.counted()) == {"crashed"}
+
+
+def test_a_worker_whose_group_is_killed_on_redis_loses_nothing(redis_store_url, tmp_path: Path):
+    """A child first, then the supervisor with its next child; the next worker ends everything."""
+    story = Story(tmp_path, redis_store_url)
+    handles = story.app.enqueue([story.task("nap").job(n, 0.02) for n in range(200)])
+    fleet = story.start()
+    eventually(lambda: len(story.ledger("nap")) > 20)
+    [child] = fleet.children()
+    os.kill(child, signal.SIGKILL)
+    eventually(lambda: [each for each in fleet.children() if each != child])
+    eventually(lambda: len(story.ledger("nap")) > 60)
+    [child] = fleet.children()
+
+    fleet.signal(signal.SIGKILL)
+    os.kill(child, signal.SIGKILL)
+    fleet.wait()
+
+    assert story.start(drain=True).wait(60) == 0
+    assert story.states(handles) == {State.SUCCEEDED: 200}
+    assert set(story.successes().values()) == {1}
+    story.close()
 
 
 def test_a_child_outlives_its_supervisor_just_to_finish_what_it_has_begun(story: Story):

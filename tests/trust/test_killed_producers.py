@@ -164,6 +164,11 @@ def test_what_was_accepted_before_the_kill_is_stored(fresh_url, how):
     assert accepted > 0
 
 
+@pytest.mark.parametrize("how", ["single", "list"])
+def test_what_was_accepted_before_the_kill_is_stored_on_redis(redis_store_url, how):
+    assert kill_single_enqueues(redis_store_url, how, kills=4, seed=2) > 0
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(10))
 def test_a_batch_that_is_killed_and_resumed_has_each_row_once_for_long(fresh_url, seed):
