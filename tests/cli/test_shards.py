@@ -62,7 +62,7 @@ def test_a_shard_is_added_filled_and_the_other_one_emptied(fleet, cli):
         ("a", 0, 0),
         ("b", 1024, 1),
     ]
-    assert "1 jobs open, 0 failed; 0 workers alive" in cli("shards", "status").stdout
+    assert "1 job open, 0 failed; workers alive: 0" in cli("shards", "status").stdout
     told = [event for event in app.broker.history() if event.kind == "move"]
     assert [b'"growing"' in (event.data or b"") for event in told] == [True, True, False, False]
     file.write_text('[shards]\nb = "sqlite:///b.db"\n')

@@ -294,6 +294,7 @@ def _import_queues(other: _Other, store: Store, reason: str, *, dry_run: bool, j
 
 def _print_queues(done: ImportedQueues, other: _Other, *, dry_run: bool, json: bool) -> None:
     from penstock.cli import output
+    from penstock.operate.sentences import jobs_text
 
     if json:
         output.print_json({**_as_json(done), "dry_run": dry_run})
@@ -303,7 +304,7 @@ def _print_queues(done: ImportedQueues, other: _Other, *, dry_run: bool, json: b
         would = "would be " if dry_run else ""
         removed = f", {done.removed:,} removed from {other.system}" if other.move else ""
         output.print_text(
-            f"{done.stored:,} jobs {would}stored, {done.known:,} were here before{removed}"
+            f"{jobs_text(done.stored)} {would}stored, {done.known:,} were here before{removed}"
         )
         if done.standing:
             output.print_note(
@@ -383,12 +384,15 @@ def _lines_of(file: BinaryIO) -> Generator[bytes]:
 def _print_imported(done: Imported, *, dry_run: bool, json: bool) -> None:
     """What was stored, and with code 1 what was not."""
     from penstock.cli import output
+    from penstock.operate.sentences import jobs_text
 
     if json:
         output.print_json({**_as_json(done), "dry_run": dry_run})
     else:
         would = "would be " if dry_run else ""
-        output.print_text(f"{done.stored:,} jobs {would}stored, {done.known:,} were here before")
+        output.print_text(
+            f"{jobs_text(done.stored)} {would}stored, {done.known:,} were here before"
+        )
         if done.derived:
             output.print_note(
                 f"{done.derived:,} of them have new ids: the old ones are older than this store"

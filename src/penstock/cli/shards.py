@@ -133,6 +133,7 @@ def _print(resharding: Resharding, *, full: bool, json: bool) -> None:
     import msgspec
 
     from penstock.cli import output
+    from penstock.operate.sentences import jobs_text
 
     states = resharding.states()
     if json:
@@ -148,8 +149,8 @@ def _print(resharding: Resharding, *, full: bool, json: bool) -> None:
             output.print_text(f"  away: {state.away}")
             continue
         output.print_text(
-            f"  {state.open_jobs:,} jobs open, {state.failed_jobs:,} failed; "
-            f"{state.workers} workers alive"
+            f"  {jobs_text(state.open_jobs or 0)} open, {state.failed_jobs:,} failed; "
+            f"workers alive: {state.workers}"
         )
         if state.on_their_way:
             output.print_text(
