@@ -14,12 +14,13 @@ from penstock import App, State, current_job
 from penstock.broker.values import Claimed, Renewed, Settlement, Wanted
 from penstock.broker.views import WorkerRow
 from penstock.brokers.memory import MemoryBroker
-from penstock.errors import StoreUnreachable
+from penstock.errors import Refused, StoreUnreachable
 from penstock.job import Job, Outcome
 from penstock.testing.clock import Clock
 from penstock.worker import Worker
 from penstock.worker.claim_plan import ClaimRequest, RequestKind
 from penstock.worker.health import Health
+from penstock.worker.outage_log import OutageLog
 from penstock.worker.store_calls import StoreCalls
 from tests.workers import SOON, attempts, drain, until, working
 
@@ -98,6 +99,12 @@ def test_losing_the_store_loses_nothing(caplog):
     assert all(len(attempts(app, handle.id)) == 1 for handle in handles)
     assert worker.stale == 0
     assert caplog.text.count("does not answer") == 1
+
+
+def test_a_store_that_refuses_is_not_said_to_be_away(caplog):
+    OutageLog("trying again").log(Refused("this login lacks a privilege"))
+
+    assert "the store refuses this process: Refused: this login lacks" in caplog.text
 
 
 def test_an_outcome_that_comes_too_late_is_counted_in_the_worker_s_row():

@@ -83,7 +83,7 @@ _apps: weakref.WeakSet[App] = weakref.WeakSet()
 class App(Registry, AppFlows, AppReads, AppTopics):
     """The tasks of a program, and where their jobs are stored.
 
-    Without a URL: PENSTOCK_URL, else the profile in penstock.toml, else `penstock.db` beside the
+    Without a URL: PENSTOCK_URL, else the profile in penstock.toml, else `penstock.db` in the
     project of the file that makes the App. Opens nothing until used.
 
     Programs of different `name` may share a store and never run each other's jobs. Without one:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import time
 
+from penstock.errors import Refused
+
 _LOG_EVERY = 60.0
 
 
@@ -23,5 +25,6 @@ class OutageLog:
             return False
         self._logged_at = now
         kind = type(error).__name__
-        self._log.error("the store does not answer: %s: %s; %s", kind, error, self._meanwhile)
+        what = "refuses this process" if isinstance(error, Refused) else "does not answer"
+        self._log.error("the store %s: %s: %s; %s", what, kind, error, self._meanwhile)
         return True
