@@ -58,9 +58,8 @@ def test_what_a_limit_held_back_is_looked_for_though_other_work_was_announced(
     postgres_broker.put(Rule(RuleKind.LIMIT, running=2))
     taken = claim(postgres_broker, limit=9)
     postgres_broker.settle([(job, succeeded()) for job in taken])
-    threading.Event().wait(
-        1.1
-    )  # a look from the bottom is due; a claim from what was announced is allowed
+    # A look from the bottom is due; a claim from what was announced is allowed.
+    threading.Event().wait(1.1)
     postgres_broker.enqueue(some_jobs(clock, 1, task="mail:sweep"))
 
     assert len(taken) == 2
