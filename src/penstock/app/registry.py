@@ -143,14 +143,14 @@ class Registry:
     def task(
         self,
         *,
-        spark: Literal[True] | Callable[[], SparkSession],
+        spark: Literal[True] | Callable[[], object],  # not what a checker without pyspark lacks
         **options: Unpack[TaskOptions],
     ) -> SparkTaskMaker: ...
     def task(
         self,
         function: Callable[..., Any] | None = None,
         *,
-        spark: Literal[True] | Callable[[], SparkSession] | None = None,
+        spark: Literal[True] | Callable[[], object] | None = None,
         **options: Unpack[TaskOptions],
     ) -> Any:
         """Make a task of a function: `@app.task`, or `@app.task(queue="mail", timeout=60)`.
