@@ -97,6 +97,25 @@ def test_jobs_that_lapsed_before_travel_alone_and_in_a_process_of_their_own():
     ]
 
 
+def test_while_quick_jobs_have_all_the_hands_others_are_claimed_beside_them():
+    """As many as could start once those have ended; none more while they have not."""
+    claims = ClaimPlan(2, 100, processes=False, apart=True)
+    claims.set_tasks({"quick": "thread", "slow": "thread"})
+    [first] = claims.requests(0.0)
+    for chunk in claims.take([Job(task="quick", attempt=1) for _ in range(2)], first, 0, 0.0):
+        chunk.ran, chunk.seconds = 1, 0.000_5
+        claims.ended(chunk, 1, 0.001)
+        claims.hand_freed(chunk)
+    ahead = claims.requests(0.0)[-1]
+    claims.take([Job(task="quick", attempt=1) for _ in range(4)], ahead, 0, 0.0)
+    [again] = claims.requests(0.0)
+    claims.take([Job(task=task, attempt=1) for task in ("slow", "quick")], again, 0, 0.0)
+    [once_more] = claims.requests(0.0)
+
+    assert (again.limit, again.sizes) == (4, {"quick": 4, "slow": 2})
+    assert once_more.sizes == {"quick": 3, "slow": 1}
+
+
 @pytest.mark.parametrize(("apart", "wanted"), [(False, []), (True, [20])])
 def test_a_store_that_works_apart_is_asked_for_more_while_quick_jobs_run(apart, wanted):
     claims = ClaimPlan(10, 100, processes=False, apart=apart)

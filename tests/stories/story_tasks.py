@@ -83,6 +83,12 @@ async def nap_async(n: int, seconds: float = 0.0) -> int:
 
 
 @task()
+async def nap_once_async(n: int) -> int:
+    await asyncio.sleep(0)
+    return n
+
+
+@task()
 def hold(seconds: float) -> str:
     """Keep the interpreter: a C call that does not let go of it."""
     ledger("hold", current_job().id)

@@ -58,7 +58,8 @@ class Core(Protocol):
         handed out, and no more than limits allow, however many claim at the same time.
 
         Order: higher priority first; each minute of waiting counts as one step of priority.
-        Between equals the oldest first, and within a lane first in, first out. A queue under an
+        Within a queue the oldest of equals first, and within a lane first in, first out. Queues of
+        equal priority share what there is room for (see `rules.queue_turns`). A queue under an
         order rule is handed out by key in turn; with "wait" and "skip" one job of a key at a time,
         by id (see `penstock.rules.key_order`). A store without the capability "order across
         buckets" keeps this order within each bucket of ids.

@@ -4,7 +4,8 @@ There are several kinds of request, so that a flood of one sort of job cannot ke
 
     hands     tasks on threads: as many jobs as there are free hands
     slots     tasks on the event loop: as many jobs as there are free slots
-    ahead     quick tasks: many jobs, for hands that will be free in a moment
+    ahead     quick tasks: many jobs, for hands that will be free in a moment; and as many of other
+              tasks as could start then, if quick ones have all the hands
     batches   batch tasks, whose jobs are gathered before they start
     any       instead of `hands` and `slots` while nothing runs: one claim is cheaper than two
 
@@ -78,6 +79,7 @@ class ClaimPlan:
         self.held: Counter[str] = Counter()  # jobs per task that have not ended
         self.busy = 0  # chunks that hands have, or are about to take
         self.async_jobs = 0  # jobs on the event loop, or about to start there
+        self._calls: Counter[bool] = Counter()  # batches under way, asynchronous or not
         self.gathering = Gathering()
         self._modes: Mapping[str, str] = {}
         self._processes = processes  # a job can run in a process of its own
@@ -114,10 +116,18 @@ class ClaimPlan:
             and self.held[task]
             <= self._groups_per_task * claim_size.size - (claim_size.size + 1) // 2
         }
+        flooded = any(
+            claim_size.size > claim_size.first and self.held[task]
+            for task, claim_size in self._claim_sizes.items()
+        )
         requests: list[ClaimRequest] = []
+        others: dict[str, int] = {}
         for kind in (hands, slots):
             names = self._names(kind, quick=False)
-            if names and free[kind.name] > 0:
+            if flooded and free[kind.name] <= 0:
+                free[kind.name] = self._free_soon(kind, names)
+                others |= dict.fromkeys(names, max(0, free[kind.name]))
+            elif names and free[kind.name] > 0:
                 sizes = (
                     None if len(names) == len(self._modes) else self._sizes(names, free[kind.name])
                 )
@@ -127,12 +137,18 @@ class ClaimPlan:
             # A claim costs the store the same, whichever tasks it is for.
             return [ClaimRequest(any_kind, min(request.limit for request in requests), None)]
         if quick:
-            sizes = dict.fromkeys(self._modes, 0) | quick
+            sizes = dict.fromkeys(self._modes, 0) | others | quick
             requests.append(ClaimRequest(ahead, sum(quick.values()), sizes))
         if room:
             sizes = dict.fromkeys(self._modes, 0) | room
             requests.append(ClaimRequest(batches, sum(room.values()), sizes))
         return requests
+
+    def _free_soon(self, kind: RequestKind, names: Iterable[str]) -> int:
+        """How many hands or slots are free once the quick jobs on them have ended."""
+        capacity = self._threads if kind.name == "hands" else self._async_slots
+        slow = sum(self.held[name] for name in names)
+        return capacity - slow - self._calls[kind.name == "slots"]
 
     def _batch_room(self, free: Mapping[str, int]) -> dict[str, int]:
         """How many jobs of each batch task could be gathered; one call of them takes one hand."""
@@ -229,6 +245,7 @@ class ClaimPlan:
 
     def _call_starts(self, chunk: Chunk, now: float) -> Chunk:
         chunk.start_until = now + START_SECONDS
+        self._calls[chunk.asynchronous] += 1
         if chunk.asynchronous:
             self.async_jobs += 1
         else:
@@ -294,6 +311,7 @@ class ClaimPlan:
 
     def hand_freed(self, chunk: Chunk) -> None:
         """The hand of this chunk is free again, or the slot of its batch."""
+        self._calls[chunk.asynchronous] -= chunk.as_batch
         if chunk.asynchronous:
             self.async_jobs -= 1
         else:

@@ -42,7 +42,8 @@ from penstock.broker.views import (
     audit_data,
     author_and_reason,
 )
-from penstock.broker.worker_lease import MOST_SUSPECTS, can_run, recovered, recovered_unseen
+from penstock.broker.worker_lease import recovered, recovered_unseen
+from penstock.brokers.memory.claiming import MemoryClaims
 from penstock.brokers.memory.containers import lane_of
 from penstock.brokers.memory.job_actions import Act, MemoryJobActions
 from penstock.brokers.memory.key_turns import Turns
@@ -60,9 +61,10 @@ from penstock.errors import Refused
 from penstock.flows.flow import Flow, FlowPage, FlowRow, JobOutput, check_flow
 from penstock.job import Job, Outcome, Parcel, State, put_back
 from penstock.operate.why import explain, full_limit
-from penstock.rules.key_order import in_turn, policies
+from penstock.rules.key_order import policies
 from penstock.rules.limits import Limits
-from penstock.rules.rule import RuleKind, rule_over, rule_over_job
+from penstock.rules.queue_turns import QueueTurns
+from penstock.rules.rule import RuleKind, rule_over_job
 from penstock.schedules.schedule import Decision, Schedule
 
 R = TypeVar("R", bound=Record)
@@ -107,6 +109,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
         )
         self._store.report_end = self._report_end
         self._turns = Turns(self._store)
+        self._claims = MemoryClaims(self._store, self._rules, self._turns, QueueTurns())
         self._seen = threading.local()
 
     def _report_end(self, job: Job[Any]) -> None:
@@ -148,66 +151,9 @@ class MemoryBroker(MemoryStaging, MemoryReading):
     def claim(self, wanted: Sequence[Wanted], settlements: Sequence[Settlement] = ()) -> Claimed:
         with self._lock:
             accepted = self.settle(settlements) if settlements else []
-            jobs = [self._claim(each) for each in wanted]
-            times = [at for each in wanted if (at := self._next_at(each)) is not None]
+            jobs = [self._claims.claim(each) for each in wanted]
+            times = [at for each in wanted if (at := self._claims.next_at(each)) is not None]
             return Claimed(jobs, accepted, min(times, default=None))
-
-    def _next_at(self, wanted: Wanted) -> float | None:
-        """When time alone gives this worker more to claim."""
-        now, store = self.clock.now(), self._store
-        times = [rule.until for rule in self._rules.all()]
-        times += [
-            line.next_due(now)
-            for lane, line in store.lines.items()
-            if can_run(wanted.worker, wanted.queues, lane)
-        ]
-        if store.free_in is not None:
-            times.append(now + store.free_in)
-        return min((at for at in times if at is not None and at > now), default=None)
-
-    def _claim(self, wanted: Wanted) -> list[Job[Any]]:
-        worker, limit, queues, sizes = wanted.worker, wanted.limit, wanted.queues, wanted.sizes
-        with self._lock:
-            if limit <= 0:
-                return []
-            now, store, rules = self.clock.now(), self._store, self._rules.all()
-            store.keep_alive(worker, claimed_at=now)
-            store.expire()
-            # Ageing: a minute of waiting is worth one step of priority.
-            offers = [
-                (-(lane.priority + max(0.0, now - head[0]) / 60), head[0], lane.hash, lane)
-                for lane, line in store.lines.items()
-                if can_run(worker, queues, lane)
-                and rule_over(rules, lane.queue, lane.task, now, lane.version) is None
-                and (head := line.head(now))
-            ]
-            left = dict(sizes or {})
-            limits = Limits(rules, store.use_of, self.clock.monotonic())
-            by_job = [rule for rule in rules if rule.by_job]
-            store.free_in = None
-            taken: list[Job[Any]] = []
-            suspects = 0
-            turns, best = policies(rules), sorted(offers, key=lambda offer: offer[:3])
-            for _, _, _, lane in in_turn(best, turns, lambda offer: offer[3]):
-                policy = turns.get(lane.queue)
-                for job in self._turns.due(lane, policy) if policy else store.due(lane):
-                    if len(taken) >= limit or left.get(lane.task, 1) <= 0:
-                        break
-                    if job.spared and suspects >= MOST_SUSPECTS:
-                        break
-                    if by_job and rule_over_job(by_job, job, now):
-                        continue
-                    if not store.leaves_room(limits, job):
-                        if not limits.over(lane, per_key=True):
-                            break
-                        continue
-                    suspects += job.spared > 0
-                    left[lane.task] = left.get(lane.task, limit) - 1
-                    taken.append(store.start(job, worker.id, limits.start_within(lane)))
-                    if policy:
-                        self._turns.took(lane, job)
-            store.write_down(limits.started)
-            return taken
 
     @fenced
     def settle(self, pairs: Sequence[Settlement]) -> list[bool]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,8 @@ from penstock.brokers.postgres.store import PostgresDb
 from penstock.brokers.tables.flow_needs import Place
 from penstock.brokers.tables.rows import ids_after, job_of, made_at, split
 from penstock.enqueue.ids import OFFSETS, from_bytes, offset_of, prefix_of
-from penstock.job import Job, State
+from penstock.job import Job, Lane, State
+from penstock.rules.queue_turns import Shared
 
 if TYPE_CHECKING:
     from penstock.brokers.postgres.claiming import PostgresClaims
@@ -60,6 +62,8 @@ _WANTED = (
     FLOAT8,
     BOOL,
     INT8_ARRAY,
+    INT4_ARRAY,
+    INT4_ARRAY,
     INT4_ARRAY,
     INT4_ARRAY,
     INT4_ARRAY,
@@ -104,6 +108,8 @@ class ClaimRoundTrips:
         self.suspects = False  # some jobs were spared a lapse before: nothing more is claimed
         self.cut: set[int] = set()  # lanes that gave fewer jobs, since those were claimed before
         self.guesses: list[int] = []  # parcels asked for, of each candidate
+        self.shares: dict[str, int] = {}  # the most jobs of each queue that shares this round trip
+        self._taken: Counter[str] = Counter()  # jobs of each queue
 
     def settle_and_claim(
         self, settled: tuple[bytes | None, ...], node: Place | None = None
@@ -114,7 +120,7 @@ class ClaimRoundTrips:
         """
         # Where no work is known, the outcomes do not wait for a look: that comes afterwards.
         known = self._take_announced() or self.claimable.lanes
-        candidates = self._candidates() if known else []
+        candidates = self._candidates() if known else Shared[PostgresCandidateLane]([])
         values = (*settled, *self._parameters(candidates), *(node or (None, None)))
         try:
             rows = call(self.connection, _SETTLE_AND_CLAIM, values)
@@ -135,18 +141,22 @@ class ClaimRoundTrips:
             if self.jobs and not self.claimable.lanes:
                 return  # these start now; whether there is more, the next claim asks
             candidates = self._candidates()
-            if not candidates and (self.registered or not self._declared(_RENEW_IDLE_AT)):
+            if not candidates.lanes and (self.registered or not self._declared(_RENEW_IDLE_AT)):
                 return
             rows = call(self.connection, _CLAIM, self._parameters(candidates))
             self._read_answer(rows, candidates)
-            if not candidates:
+            if not candidates.lanes:
                 return
 
     def next_at(self) -> float | None:
         """When time alone gives this worker more to claim."""
         return self.claimable.next_at(self.worker, self.queues, self.now)
 
-    def _candidates(self) -> list[PostgresCandidateLane]:
+    def finish(self) -> None:
+        """Remember which queues had their turn."""
+        self.claimable.turns.took(self.worker.id, self._taken)
+
+    def _candidates(self) -> Shared[PostgresCandidateLane]:
         claimable = self.claimable
         fresh = self.looked or claimable.fresh(self.now)
         if not fresh and not self._take_announced():
@@ -156,7 +166,7 @@ class ClaimRoundTrips:
         # is busy with tasks it wants no more of: it asks again all the time.
         sizes = () if self.sizes is None else self.sizes.values()
         busy = self.worker.running > 0 and 0 in sizes and not claimable.bottom_due()
-        if not best and not self.looked_from_bottom and not busy:
+        if not best.lanes and not self.looked_from_bottom and not busy:
             self._look(bottom=True)
             best = claimable.best(self.worker, self.queues, self.sizes, self.now)
         return best
@@ -210,15 +220,15 @@ class ClaimRoundTrips:
             msgspec.structs.replace(worker, tags=frozenset(sorted(worker.tags)))
         ).decode()
 
-    def _parameters(self, candidates: Sequence[PostgresCandidateLane]) -> tuple[bytes | None, ...]:
+    def _parameters(self, shared: Shared[PostgresCandidateLane]) -> tuple[bytes | None, ...]:
         declared = self._declared()
         if declared is not None:
             self.claims.registered[self.worker.id] = (self.worker, self.now)
+        candidates, queues = shared
         tasks = list(dict.fromkeys(candidate.lane.task for candidate in candidates))
         sizes = [self._most(task) for task in tasks]
-        self.guesses = [
-            candidate.guess(self._most(candidate.lane.task)) for candidate in candidates
-        ]
+        self.shares = dict.fromkeys(queues, max(1, self.left // max(1, len(queues))))
+        self.guesses = [candidate.guess(self._most_of(candidate.lane)) for candidate in candidates]
         return (
             text(self.worker.id),
             text(declared),
@@ -227,6 +237,10 @@ class ClaimRoundTrips:
             int8_array([candidate.hash for candidate in candidates]),
             int4_array([tasks.index(candidate.lane.task) + 1 for candidate in candidates]),
             int4_array(sizes),
+            int4_array([queues.index(candidate.lane.queue) + 1 for candidate in candidates])
+            if queues
+            else None,
+            int4_array(self.shares.values()) if queues else None,
             int4_array(self.guesses),
             uuid_array([candidate.floor for candidate in candidates]),
             float8_array_or_null(
@@ -242,7 +256,12 @@ class ClaimRoundTrips:
             return self.left
         return max(0, min(self.left, self.sizes.get(task, self.left)))
 
-    def _read_answer(self, rows: Answer, candidates: Sequence[PostgresCandidateLane]) -> None:
+    def _most_of(self, lane: Lane) -> int:
+        """The most jobs of a lane: of its task, and of its queue's share."""
+        return min(self._most(lane.task), self.shares.get(lane.queue, self.left))
+
+    def _read_answer(self, rows: Answer, shared: Shared[PostgresCandidateLane]) -> None:
+        candidates = shared.lanes
         known = {candidate.hash: candidate for candidate in candidates}
         taken: dict[int, tuple[int, int]] = {}  # of a lane: jobs, and parcels that they came from
         self.cut.clear()
@@ -260,9 +279,12 @@ class ClaimRoundTrips:
             else:
                 self._read_news(" ".join(words))
         for candidate, guess in zip(candidates, self.guesses, strict=True):
-            most = self._most(candidate.lane.task)
+            most, queue = self._most_of(candidate.lane), candidate.lane.queue
             jobs, parcels = taken.get(candidate.hash, (0, 0))
             self.left -= jobs
+            self._taken[queue] += jobs
+            if queue in self.shares:
+                self.shares[queue] -= jobs
             if self.sizes is not None and candidate.lane.task in self.sizes:
                 self.sizes[candidate.lane.task] -= jobs
             if jobs < most and parcels < guess and candidate.hash not in self.cut:

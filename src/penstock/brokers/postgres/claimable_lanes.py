@@ -20,6 +20,7 @@ from penstock.brokers.postgres.function_calls import Answer, to_int
 from penstock.brokers.tables.rows import made_at
 from penstock.job import Lane
 from penstock.rules.key_order import in_turn
+from penstock.rules.queue_turns import QueueTurns, Shared
 
 FRESH_SECONDS = 0.05
 _SHARE = 100  # looks from the bottom take at most a hundredth of the time
@@ -44,12 +45,14 @@ class PostgresCandidateLane:
         "policy",
         "row_due",
         "row_floor",
+        "worth",
     )
 
     def __init__(self, number: int, lane: Lane) -> None:
         self.hash = number
         self.lane = lane
         self.head = 0.0  # when its oldest job was due
+        self.worth = 0.0  # set by each claim, which sorts by it
         self.packed = False  # it has parcels
         self.loose = False  # it has rows
         self.floor = _LOWEST
@@ -64,7 +67,8 @@ class PostgresCandidateLane:
 
     def rank(self, now: float) -> tuple[float, float, int]:
         """Sort key, best first; a minute of waiting is worth one step of priority."""
-        return -(self.lane.priority + max(0.0, now - self.head) / 60), self.head, self.hash
+        self.worth = self.lane.priority + max(0.0, now - self.head) / 60
+        return -self.worth, self.head, self.hash
 
 
 class PostgresClaimableLanes:
@@ -82,6 +86,7 @@ class PostgresClaimableLanes:
         self._announced: set[int] = set()
         self._anywhere = True  # there may be work that no lane was announced of
         self._looked_from_bottom_at = -_UNSEEN_SECONDS  # monotonic
+        self.turns = QueueTurns()
         self._lock = threading.Lock()
 
     def forget(self, lanes: Collection[int] = ()) -> None:
@@ -240,8 +245,8 @@ class PostgresClaimableLanes:
         queues: Collection[str] | None,
         sizes: Mapping[str, int] | None,
         now: float,
-    ) -> list[PostgresCandidateLane]:
-        """The lanes to claim from next."""
+    ) -> Shared[PostgresCandidateLane]:
+        """The lanes to claim from next, and the queues among them that share the claim."""
         with self._lock:
             known = list(self.lanes.values())
         candidates = [
@@ -255,4 +260,4 @@ class PostgresClaimableLanes:
         policies = {lane.lane.queue: lane.policy for lane in candidates if lane.policy}
         if policies:
             candidates = in_turn(candidates, policies, lambda candidate: candidate.lane)
-        return candidates[:LANES_PER_CLAIM]
+        return self.turns.first(worker.id, candidates, LANES_PER_CLAIM)

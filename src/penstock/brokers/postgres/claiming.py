@@ -72,6 +72,7 @@ class PostgresClaims:
             claim.accepted = accepted
         if wanted.limit > 0:
             claim.claim_more()
+            claim.finish()
         if woken:
             self.store.notify_on(connection, woken)
         self.moved = self.moved or bool(pairs or claim.jobs)

@@ -14,11 +14,11 @@ from penstock.broker.call_deadline import call_seconds
 from penstock.broker.traits import Traits
 from penstock.brokers.redis.change import RedisChange
 from penstock.brokers.redis.connection import ServerCalls
-from penstock.brokers.redis.core import RedisCore
+from penstock.brokers.redis.core import LastTurns, RedisCore
 from penstock.brokers.redis.scripts import Script
 from penstock.brokers.redis.store import RedisStore
 from penstock.errors import PenstockError, StoreUnreachable
-from penstock.job import Lane
+from penstock.rules.queue_turns import QueueTurns
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,7 +37,7 @@ class Changes:
         self._server = server
         self._clock = clock
         self._traits = traits
-        self._turns: dict[Lane, str] = {}  # whose key was last, for claims in turn
+        self.turns = LastTurns({}, QueueTurns())
 
     def atomic(self, verb: Callable[Concatenate[RedisCore, P], R]) -> Callable[P, R]:
         """A verb of the core as one of the broker."""
@@ -82,7 +82,7 @@ class Changes:
 
     def _try(self, decide: Callable[[RedisCore], R], token: str) -> tuple[bool, Any]:
         change = RedisChange(self._server, token, self._clock.now())
-        core = RedisCore(self._clock, RedisStore(self._clock, change), self._traits, self._turns)
+        core = RedisCore(self._clock, RedisStore(self._clock, change), self._traits, self.turns)
         try:
             answer = decide(core)
         except StoreUnreachable:

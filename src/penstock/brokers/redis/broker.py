@@ -74,6 +74,7 @@ class RedisBroker:
             enqueue=changes.atomic(RedisCore.enqueue),
             claim=changes.atomic(RedisCore.claim),
             settle=changes.atomic(RedisCore.settle),
+            turns=changes.turns.queues,
         )
         self.claim = hot.claim
         self.settle = hot.settle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.app.clock import AnyClock
 from penstock.broker.traits import Traits
@@ -13,18 +13,27 @@ from penstock.brokers.redis.reads import RedisReads
 from penstock.brokers.redis.staging import RedisStaging
 from penstock.brokers.redis.store import RedisStore
 from penstock.job import Job, Lane
+from penstock.rules.queue_turns import QueueTurns
+
+
+class LastTurns(NamedTuple):
+    """Whose turn was last in the claims of this process."""
+
+    keys: dict[Lane, str]
+    queues: QueueTurns
 
 
 class RedisCore(RedisStaging, RedisReads):
     """Every verb, once; what it did counts when its change is committed."""
 
     def __init__(
-        self, clock: AnyClock, store: RedisStore, traits: Traits, turns: dict[Lane, str]
+        self, clock: AnyClock, store: RedisStore, traits: Traits, turns: LastTurns
     ) -> None:
         super().__init__(clock, traits.retention, store)
         self.traits = traits
         self.stored = store
-        self._turns.last = turns
+        self._turns.last = turns.keys
+        self._claims.queue_turns = turns.queues
 
     def enqueue(self, *args: Any, **kwargs: Any) -> Enqueued:
         self.stored.change.adds = True

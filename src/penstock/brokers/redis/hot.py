@@ -6,6 +6,7 @@ something that is not so any more: the scripts compare.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,6 +39,7 @@ from penstock.enqueue.secrets import redact, secrets_until
 from penstock.errors import StoreUnreachable
 from penstock.flows.flow import Flow, member_of
 from penstock.job import Job, Lane, Outcome, Parcel, State
+from penstock.rules.queue_turns import QueueTurns
 from penstock.rules.rule import Rule, RuleKind, rule_over
 
 CLAIM = Script("claim")
@@ -62,6 +64,7 @@ class HotPaths:
         enqueue: Callable[..., Enqueued],
         claim: Callable[..., Claimed],
         settle: Callable[[Sequence[Settlement]], list[bool]],
+        turns: QueueTurns,
     ) -> None:
         self._server = server
         self._clock = clock
@@ -69,6 +72,7 @@ class HotPaths:
         self._usual_enqueue = enqueue
         self._usual_claim = claim
         self._usual_settle = settle
+        self._turns = turns
         self._version = b""  # of the rules; empty: not read yet
         self._rules: list[Rule] = []
         self._lanes: list[tuple[Lane, bytes]] = []  # by their hash
@@ -154,7 +158,7 @@ class HotPaths:
             word = reply[0]
             if not word:
                 self._workers[wanted.worker.id] = row
-                return self._handed_out(reply, now)
+                return self._handed_out(wanted.worker.id, reply, now)
             if word == b"rules":
                 self._read_rules()
             elif word == b"lanes":
@@ -174,19 +178,23 @@ class HotPaths:
         row: bytes = _WORKER.encode(RegisteredWorker(claiming, lease))
         sizes = wanted.sizes or {}
         tasks: dict[str, int] = {}
+        queues: dict[str, int] = {}
         lanes: list[Word] = []
         for lane, name in self._lanes:
             if can_run(worker, wanted.queues, lane):
-                number = tasks.setdefault(lane.task, len(tasks) + 1)
+                task = tasks.setdefault(lane.task, len(tasks) + 1)
+                queue = queues.setdefault(lane.queue, len(queues) + 1)
                 over = rule_over(self._rules, lane.queue, lane.task, now, lane.version)
-                lanes += (name, lane.priority, number, int(over is None))
+                lanes += (name, lane.priority, task, queue, int(over is None))
+        times = self._turns.times(worker.id)
         return row, [
             *(repr(now), self._version, len(self._lanes), worker.id, before, row),
             *(wanted.limit, len(tasks), *(sizes.get(task, wanted.limit) for task in tasks)),
+            *(len(queues), *(times.get(queue, 0) for queue in queues)),
             *lanes,
         ]
 
-    def _handed_out(self, reply: Sequence[Any], now: float) -> Claimed:
+    def _handed_out(self, worker: str, reply: Sequence[Any], now: float) -> Claimed:
         if len(self._claimed) > MOST_REMEMBERED:
             self._claimed.clear()
         jobs: list[Job[Any]] = []
@@ -195,6 +203,7 @@ class HotPaths:
             job = job_of(job_id, row)
             self._claimed[job_id] = (row, job)
             jobs.append(job)
+        self._turns.took(worker, Counter(job.queue for job in jobs))
         times = [rule.until for rule in self._rules if rule.until is not None and rule.until > now]
         if reply[1]:
             times.append(float(reply[1]))

@@ -16,6 +16,7 @@ from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.tables.db import Db, TableStore
 from penstock.brokers.tables.rows import made_at
 from penstock.job import Lane
+from penstock.rules.queue_turns import QueueTurns
 
 _FRESH_SECONDS = 0.05
 _SHARE = 20  # looking takes at most a twentieth of the time
@@ -28,12 +29,17 @@ class ClaimableLane(NamedTuple):
     lane: Lane
     loose: bool  # it has rows of its own, beside parcels
 
+    @property
+    def worth(self) -> float:
+        return -self.rank
+
 
 class SqliteClaimableLanes:
     """The lanes that workers of one declaration may be handed jobs from."""
 
     def __init__(self) -> None:
         self.lanes: list[ClaimableLane] = []
+        self.turns = QueueTurns()
         self.cursors: dict[int, str] = {}  # the key that had the last turn in a lane
         self.next_due: float | None = None  # when the next job of these lanes is due
         self._for: Any = None

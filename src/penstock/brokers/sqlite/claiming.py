@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from penstock.broker.values import Claimed, Settlement, Wanted
@@ -25,6 +25,33 @@ from penstock.enqueue.ids import OFFSETS, from_bytes, offset_of, prefix_of
 from penstock.job import Job, Lane, State
 from penstock.rules.key_order import in_turn
 from penstock.rules.rule import Rule
+
+
+class _OneClaim:
+    """What one claim took so far, and what it still has room for."""
+
+    def __init__(self, limit: int, left: dict[str, int] | None, picking: ClaimRules | None) -> None:
+        self.jobs: list[Job[Any]] = []
+        self.room = limit
+        self.looked = False
+        self.short: set[int] = set()  # lanes that gave fewer jobs than they were asked for
+        self._left = left  # of each task
+        self._picking = picking
+
+    def most_of(self, lane: Lane, most: int) -> int:
+        """How many jobs to take from a lane: no more than its task may have, or rules allow."""
+        want = min(most, self.room)
+        if self._left is not None:
+            want = min(want, self._left.get(lane.task, want))
+        return want if self._picking is None else self._picking.most(lane, want)
+
+    def took(self, offer: ClaimableLane, taken: Sequence[Job[Any]], want: int) -> None:
+        self.jobs += taken
+        self.room = 0 if _suspects(offer, taken) else self.room - len(taken)
+        if self._left is not None and offer.lane.task in self._left:
+            self._left[offer.lane.task] -= len(taken)
+        if len(taken) < want:
+            self.short.add(offer.hash)
 
 
 class SqliteClaims:
@@ -68,35 +95,32 @@ class SqliteClaims:
         claimable = self.store.claimable
         db, now = cast("SqliteDb", change.db), change.now
         self._renewals.keep_alive(db, worker, now)
-        left = None if sizes is None else dict(sizes)
         picking = ClaimRules(self.store, db, rules, now) if rules else None
-        jobs: list[Job[Any]] = []
-        looked = False
-        while len(jobs) < limit and not looked:
+        claim = _OneClaim(limit, None if sizes is None else dict(sizes), picking)
+
+        def take(offer: ClaimableLane, most: int) -> int:
+            want = claim.most_of(offer.lane, most)
+            if want <= 0:
+                return 0
+            taken = self._take(change, offer, want, worker, picking)
+            claim.took(offer, taken, want)
+            return len(taken)
+
+        while claim.room > 0 and not claim.looked:
             if not claimable.fresh(worker, queues, now):
                 claimable.refresh(self.store, db, worker, queues, now)
-                looked = True
-            short: set[int] = set()
+                claim.looked = True
+            claim.short.clear()
             lanes = claimable.lanes
             if picking is not None and picking.policies:
                 lanes = in_turn(lanes, picking.policies, lambda offer: offer.lane)
-            for offer in lanes:
-                want = _most_of_lane(offer.lane, limit - len(jobs), left, picking)
-                if want <= 0:
-                    continue
-                taken = self._take(change, offer, want, worker, picking)
-                jobs += taken
-                limit = len(jobs) if _suspects(offer, taken) else limit
-                if left is not None and offer.lane.task in left:
-                    left[offer.lane.task] -= len(taken)
-                if len(taken) < want:
-                    short.add(offer.hash)
-            claimable.lanes = [offer for offer in claimable.lanes if offer.hash not in short]
-            if len(jobs) < limit:
+            claimable.turns.hand_out(worker.id, lanes, claim.room, take)
+            claimable.lanes = [offer for offer in claimable.lanes if offer.hash not in claim.short]
+            if claim.room > 0:
                 claimable.forget()
         change.finish()
         times = (claimable.next_due, None if picking is None else picking.finish())
-        return jobs, min((at for at in times if at is not None and at > now), default=None)
+        return claim.jobs, min((at for at in times if at is not None and at > now), default=None)
 
     def _take(
         self,
@@ -279,12 +303,3 @@ def _first_suspects(rows: Iterable[sqlite3.Row]) -> list[Place]:
             break
         places.append((run_at, raw))
     return places
-
-
-def _most_of_lane(
-    lane: Lane, want: int, left: Mapping[str, int] | None, picking: ClaimRules | None
-) -> int:
-    """How many jobs to take from a lane: no more than its task may have, or rules allow."""
-    if left is not None:
-        want = min(want, left.get(lane.task, want))
-    return want if picking is None else picking.most(lane, want)

@@ -18,6 +18,8 @@ create or replace function penstock.claim(
     p_lanes bigint[],
     p_tasks integer[],           -- of each lane, the index of its task in p_sizes
     p_sizes integer[],           -- the most jobs of each task
+    p_queues integer[],          -- of each lane, the index of its queue in p_shares; null: no queue shares
+    p_shares integer[],          -- the most jobs of each queue
     p_guesses integer[],         -- of each lane, how many parcels to read
     p_floors uuid[],             -- of each lane, where to go on among its parcels
     p_row_floors double precision[],  -- and among its rows; null: it has none
@@ -86,7 +88,7 @@ begin
     v_orders := v_rules and exists (select 1 from penstock.rule r where r.kind = 'order');
     for i in 1 .. coalesce(array_length(p_lanes, 1), 0) loop
         exit when v_left <= 0;
-        v_want := least(v_left, p_sizes[p_tasks[i]]);
+        v_want := least(v_left, p_sizes[p_tasks[i]], p_shares[p_queues[i]]);
         continue when v_want <= 0;
         continue when v_rules and penstock.kept_back(p_lanes[i], p_now);
         if v_limits then
@@ -273,6 +275,9 @@ begin
             values (p_lanes[i], 'running', 0, v_taken);
             v_left := v_left - v_taken;
             p_sizes[p_tasks[i]] := p_sizes[p_tasks[i]] - v_taken;
+            if p_queues is not null then
+                p_shares[p_queues[i]] := p_shares[p_queues[i]] - v_taken;
+            end if;
             news := v_again;
             if v_limits then
                 -- How many seconds after its claim a job may start, if a rate covers it.

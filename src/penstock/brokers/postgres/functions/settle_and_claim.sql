@@ -24,6 +24,8 @@ create or replace function penstock.settle_and_claim(
     p_lanes bigint[],
     p_tasks integer[],
     p_sizes integer[],
+    p_queues integer[],
+    p_shares integer[],
     p_guesses integer[],
     p_floors uuid[],
     p_row_floors double precision[],
@@ -61,7 +63,8 @@ begin
     news := 'settled';
     return next;
     return query select * from penstock.claim(
-        p_worker, p_declared, p_lease, p_listens, p_lanes, p_tasks, p_sizes, p_guesses, p_floors, p_row_floors,
+        p_worker, p_declared, p_lease, p_listens, p_lanes, p_tasks, p_sizes,
+        p_queues, p_shares, p_guesses, p_floors, p_row_floors,
         p_limit, p_now, p_lease_time
     );
     if p_node is not null then

@@ -3,7 +3,7 @@
 -- name: claim
 -- Hand due jobs to a worker; see functions/claim.sql.
 select lane, lease, firsts, counts, lengths, bodies, job_rows, news
-  from penstock.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13);
+  from penstock.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
 
 -- name: look
 -- The lanes that have ready jobs; see functions/busy_lanes.sql.

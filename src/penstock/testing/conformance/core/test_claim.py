@@ -187,7 +187,7 @@ def test_between_equals_the_lane_with_the_oldest_head_goes_first(broker, clock, 
     clock.advance(seconds=1)
     second = a_job(clock, "mail:send", **fields)
     clock.advance(seconds=1)
-    third = a_job(clock, "media:resize", queue="media", **fields)
+    third = a_job(clock, "media:resize", **fields)
     broker.enqueue([third, second, first])
 
     assert [claim(broker)[0].id for _ in range(3)] == [first.id, second.id, third.id]
