@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from penstock.broker.protocol import Broker
@@ -25,13 +25,18 @@ def agree(
     steps: int = 40,
     **options: Any,
 ) -> None:
-    """Try so many examples of a model on fresh brokers that `make` makes."""
+    """Try so many examples of a model on fresh brokers that `make` makes.
+
+    What fails is told as it is. To look for fewer steps takes minutes where each is a round trip,
+    and whatever ends the test before that hides what had failed.
+    """
     run_state_machine_as_test(
         type(model.__name__, (model,), {"make": staticmethod(make)}),
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
             deadline=None,
+            phases=[Phase.generate],
             suppress_health_check=cast("list[HealthCheck]", list(HealthCheck)),
             database=None,
             **options,
