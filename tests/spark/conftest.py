@@ -22,8 +22,18 @@ _SHARED = pytest.StashKey[SharedSession]()
 ONE_STORE = {
     "test_apply.py": "sqlite",
     "test_export.py": "postgres",
+    "test_sink.py": "postgres",
+    "test_sink_stream.py": "postgres",
+    "test_source.py": "postgres",
+    "test_source_options.py": "postgres",
     "test_source_stream.py": "postgres",
 }
+# That Spark writes to each store and reads from it: all that is in a row, and in a table.
+EACH_STORE = (
+    "test_each_row_is_one_job_with_the_columns_as_arguments",
+    "test_columns_say_what_each_job_is_beside_its_arguments",
+    "test_every_column_of_every_table_is_as_the_store_says",
+)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -31,10 +41,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """`make test-stores` runs the others, too; a test that has one store alone is left alone."""
     stores: dict[tuple[Any, ...], dict[str, pytest.Item]] = defaultdict(dict)
     for item in items:
-        if item.path.name in ONE_STORE and isinstance(item, pytest.Function):
-            given = dict(item.callspec.params) if hasattr(item, "callspec") else {}
-            if (store := given.pop("store_url", None)) is not None:
-                stores[item.path, item.originalname, repr(given)][store] = item
+        if item.path.name not in ONE_STORE or not isinstance(item, pytest.Function):
+            continue
+        given = dict(item.callspec.params) if hasattr(item, "callspec") else {}
+        store = given.pop("store_url", None)
+        if store is not None and item.originalname not in EACH_STORE:
+            stores[item.path, item.originalname, repr(given)][store] = item
     for (path, *_), same in stores.items():
         kept = same.pop(ONE_STORE[path.name], None)
         if kept is not None and kept.get_closest_marker("soak") is None:
