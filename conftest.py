@@ -43,19 +43,20 @@ if TYPE_CHECKING:
 pytest_plugins = ["penstock.testing.conformance.plugin"]
 
 REDIS = ONE_PLACE - {"scan as one look"} | {"reopens"}
-SHARDED = frozenset({"bulk", "scan as one look"})
+SHARDED = frozenset({"bulk", "scan as one look", "limits across buckets"})
 # What each of our stores declares, and whether it can be opened again.
 CAPABILITIES = {
-    "memory": ONE_PLACE | {"moves"},
-    "sqlite": ONE_PLACE | {"joins", "begins", "moves", "reopens"},
-    "postgres": ONE_PLACE | {"joins", "joins later", "begins", "moves", "roles", "reopens"},
+    "memory": ONE_PLACE | {"moves", "quotas"},
+    "sqlite": ONE_PLACE | {"joins", "begins", "moves", "quotas", "reopens"},
+    "postgres": ONE_PLACE
+    | {"joins", "joins later", "begins", "moves", "quotas", "roles", "reopens"},
     # A manager in the test's own process, over each of the stores above.
     "remote": ONE_PLACE | {"reopens"},
     "remote-redis": REDIS,
     "remote-sqlite": ONE_PLACE | {"reopens"},
     "remote-postgres": ONE_PLACE | {"reopens"},
-    "redis": REDIS,
-    "redis62": REDIS,
+    "redis": REDIS | {"quotas"},
+    "redis62": REDIS | {"quotas"},
     # Two stores of a kind as shards.
     "sharded": SHARDED,
     "sharded-sqlite": SHARDED | {"reopens"},

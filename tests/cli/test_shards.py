@@ -97,15 +97,18 @@ def test_a_worker_whose_file_lacks_the_shard_is_named_and_nothing_moves(fleet, c
     assert "all of 2 buckets are on b" in moved
 
 
-def test_a_limit_of_a_queue_has_to_be_lifted_first(fleet, cli):
+def test_a_limit_of_a_queue_stays_while_buckets_move(fleet, cli):
     file, app = fleet
     app.broker.put(Rule(RuleKind.LIMIT, queue="mail", running=2))
     name_b(file)
 
-    said = cli("shards", "move", "--buckets", "5", "--to", "b", code=2).stderr
+    cli("shards", "move", "--buckets", "512-1023", "--to", "b")
 
-    assert "a limit of queue mail stands" in said
-    assert [state["number"] for state in cli.lines("shards")] == [1024, 0]
+    assert [state["number"] for state in cli.lines("shards")] == [512, 512]
+    assert [rule["running"] for rule in cli.lines("rules")] == [2]
+    app.broker.shards.look_again()
+    stores = [shard.call(lambda store: store) for shard in app.broker.shards.all]
+    assert [rule.running for store in stores for rule in store.records(Rule)] == [1, 1]
 
 
 def test_a_second_mover_finds_what_the_first_left(fleet):

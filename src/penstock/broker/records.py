@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from penstock.broker import queue_options, shard_map, worker_settings
+from penstock.broker import queue_options, quota, shard_map, worker_settings
 from penstock.broker.lake_mark import Mark
 from penstock.broker.queue_options import QueueOptions
+from penstock.broker.quota import Quota
 from penstock.broker.shard_map import Departure, ShardMap, SplitEnqueue, SplitWrite
 from penstock.broker.worker_settings import WorkerSettings
 from penstock.enqueue import subscription
@@ -36,6 +37,7 @@ Record = (
     | SplitWrite
     | WorkerSettings
     | Departure
+    | Quota
 )
 R = TypeVar("R", bound=Record)
 
@@ -54,13 +56,34 @@ class PlainKind(NamedTuple):
     check: Callable[[Any], object]
     replaced: Callable[[Any, Any, float], Any]  # before, given, now: what is stored
     # before, after, author, reason; None: the history does not tell of these.
-    event_data: Callable[[Any, Any, str, str], Mapping[str, Any]] | None
+    event_data: Callable[[Any, Any, str, str], Mapping[str, Any] | None] | None
     signed: Callable[[Any, str, str], Any] = _as_given
     rules: Callable[[Any], Mapping[str, Rule]] | None = None  # by which it holds, by their ids
+    # Its rules take the place of whatever stands; the history tells of it in the words of rules.
+    parts: bool = False
 
     def rules_of(self, record: Any) -> Mapping[str, Rule]:
         """The rules of a record; none of None."""
         return {} if record is None or self.rules is None else self.rules(record)
+
+    def rule_changes(
+        self, before: Any, after: Any, standing: Iterable[Rule]
+    ) -> tuple[list[Rule], list[Rule]]:
+        """The rules to clear, and then those to put, when a record changes."""
+        had, has = self.rules_of(before), self.rules_of(after)
+        if not self.parts:
+            return rule_changes(quota.own_rules(had), quota.own_rules(has), standing)
+        gone = [rule for id, rule in had.items() if id not in has]
+        return gone, [rule for id, rule in has.items() if had.get(id) != rule]
+
+    def event(self, before: Any, after: Any, author: str, reason: str) -> dict[str, Any] | None:
+        """What the history tells of a change; None: nothing."""
+        found = self.event_data and self.event_data(before, after, author, reason)
+        return None if found is None else dict(found)
+
+    @property
+    def event_name(self) -> str:
+        return "rule" if self.parts else self.name
 
 
 PLAIN_KINDS = (
@@ -123,6 +146,16 @@ PLAIN_KINDS = (
         shard_map.check_departure,
         shard_map.replaced_departure,
         None,
+    ),
+    PlainKind(
+        Quota,
+        "quota",
+        attrgetter("id"),
+        quota.check_quota,
+        quota.replaced,
+        quota.event_data,
+        rules=quota.rules_of,
+        parts=True,
     ),
 )
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 #     a scan shows those of the place that a row is in, and marks are put on each place by itself.
 # scan as one look: all rows of a slice are as they were at one moment.
 # moves: the verbs of `Move`: buckets of a store that is a shard move to others while jobs run.
+# quotas: the verb `limit_uses`: its limits may be parts of limits over several shards.
 # roles: the database itself decides who may block.
 Capability = Literal[
     "joins",
@@ -38,6 +39,7 @@ Capability = Literal[
     "one place",
     "scan as one look",
     "moves",
+    "quotas",
     "roles",
 ]
 # Of every store that keeps all jobs in one place and reads them in one transaction.

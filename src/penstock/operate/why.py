@@ -11,6 +11,8 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from penstock.broker.views import Why, WorkerRow
 from penstock.enqueue.secrets import gone_secrets
 from penstock.flows.flow import WAIT_TASK, NodeRow
@@ -43,6 +45,12 @@ def full_limit(
         if room.jobs <= 0 and room.rule is not None:
             return FullLimit(room.rule, key, holders(room.rule, key), room.free_in)
     return None
+
+
+def under_limit(found: Why, full: FullLimit, now: float) -> Why:
+    """The same, of a job that this limit keeps from starting."""
+    cause, sentence = _limited(full, now)
+    return msgspec.structs.replace(found, cause=cause, sentence=sentence)
 
 
 def explain(  # noqa: PLR0917  nine facts, in the order in which a store gathers them

@@ -93,14 +93,8 @@ class Rule(msgspec.Struct, frozen=True):
             raise Refused("a limit is about a queue, a task or both, and with per_key each key")
         if self.running is None and self.rate is None:
             raise Refused(f"how many of {self.target}? A limit needs running, rate or both")
-        if self.running is not None and self.running < 1:
-            raise Refused(
-                f"a limit of {self.running} running: it is 1 or more; pause holds back everything"
-            )
         if self.rate is not None:
-            jobs, seconds = self.rate
-            if jobs < 1:
-                raise Refused(f"a rate of {jobs}: it is 1 or more; pause holds back everything")
+            _, seconds = self.rate
             if not 0 < seconds <= _LONGEST_WINDOW:
                 raise Refused(f"a rate in {seconds:g} s: up to {_LONGEST_WINDOW:.0f} s (a day)")
 
@@ -298,6 +292,12 @@ def check_rule(rule: Rule) -> None:
         value: str | None = getattr(rule, name)
         if value is not None and len(value) > most:
             raise Refused(f"{name} {value[:60]!r}: no job's has more than {most} characters")
+    if rule.running is not None and rule.running < 1:
+        raise Refused(
+            f"a limit of {rule.running} running: it is 1 or more; pause holds back everything"
+        )
+    if rule.rate is not None and rule.rate[0] < 1:
+        raise Refused(f"a rate of {rule.rate[0]}: it is 1 or more; pause holds back everything")
     for number in (rule.running, rule.rate and rule.rate[0]):
         if number is not None and number > _MOST:
             raise Refused(f"a limit of {number:,}: up to {_MOST:,}")

@@ -81,14 +81,6 @@ def test_what_a_job_spawned_elsewhere_is_refused(broker, clock):
     assert broker.get(parent.id).state is State.RUNNING
 
 
-def test_a_limit_over_all_shards_is_refused_and_one_per_key_is_not(broker):
-    with pytest.raises(Refused, match="a limit of queue mail over several shards"):
-        broker.put(Rule(RuleKind.LIMIT, queue="mail", running=5))
-    assert broker.records(Rule) == []
-
-    broker.put(Rule(RuleKind.LIMIT, queue="mail", running=5, per_key=True))
-
-
 def test_where_one_shard_has_all_buckets_a_limit_is_taken(clock, stores):
     stores[0].enqueue([a_job(clock)])
     broker = sharded(clock, *stores)

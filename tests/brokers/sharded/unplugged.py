@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from penstock.broker.protocol import Broker
 from penstock.brokers.memory import MemoryBroker
 from penstock.brokers.sharded import ShardedBroker, open_sharded
 from penstock.enqueue.ids import in_bucket
-from penstock.errors import StoreUnreachable
+from penstock.errors import StoreUnreachable, UnknownOutcome
 from penstock.job import Job
 from penstock.testing.clock import Clock
 from penstock.testing.conformance.factories import a_job
@@ -21,7 +21,7 @@ VERBS = (
     *("enqueue", "claim", "settle", "renew", "recover", "prune", "gauge", "get", "count"),
     *("history", "act", "signal", "put", "clear", "records", "find", "workers", "audit"),
     *("stage", "commit_write", "discard", "reach", "slices"),
-    *("take_out", "bring_in"),
+    *("take_out", "bring_in", "limit_uses"),
 )
 
 
@@ -39,6 +39,7 @@ class Unplugged(MemoryBroker):
         self.cursed = False  # no outcome can be stored
         self.calls: list[str] = []
         self.kill_at: int | None = None  # the caller is killed after so many calls
+        self.meanwhile: Callable[[], object] | None = None  # done by others before the next call
         for verb in VERBS:
             setattr(self, verb, partial(self._called, verb, getattr(self, verb)))
 
@@ -49,12 +50,17 @@ class Unplugged(MemoryBroker):
             if self.kill_at <= 0:
                 raise Killed
             self.kill_at -= 1
+        if self.meanwhile is not None:
+            others, self.meanwhile = self.meanwhile, None
+            others()
         self.calls.append(verb)
         if self.cursed and (verb == "settle" or (verb == "claim" and len(args) > 1 and args[1])):
             raise ValueError("this result cannot be stored")
         answer = carry_out(*args, **named)
         if self.lose == verb:
             self.lose = ""
+            if verb == "enqueue":  # as a store says it
+                raise UnknownOutcome("the answer was lost", args[0])
             raise StoreUnreachable("the answer was lost")
         return answer
 

@@ -100,7 +100,7 @@ class MemoryBroker(MemoryStaging, MemoryReading):
         }
         self.traits = Traits(
             name="the memory broker",
-            capabilities=frozenset({*ONE_PLACE, "moves"}),
+            capabilities=frozenset({*ONE_PLACE, "moves", "quotas"}),
             retention=retention,
             poll_seconds=lambda: POLL_SECONDS,
             rules_version=lambda: self._store.rules_version,

@@ -72,7 +72,15 @@ class MemoryMoving:
                 store.plain_records["departure"][part.id] = part
             versions = parts[0].versions
             store.plain_records["shard_map"][MAP_ID] = kept.moved(leave, versions, to)
+            self._empty_quotas()
             return TakenOut(parts)
+
+    def _empty_quotas(self) -> None:
+        """Running jobs left: nothing takes their place here before all shards are counted anew."""
+        quotas = self._store.plain_records["quota"]
+        for quota in [each for each in quotas.values() if not each.cleared]:
+            quotas[quota.id] = quota.emptied
+            self._rules.put_checked(quota.emptied.part, told=False)
 
     def _take(self, jobs: Sequence[Job[Any]], leave: Collection[int]) -> Contents:
         store = self._store

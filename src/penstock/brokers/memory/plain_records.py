@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.broker.records import PlainKind, rule_changes
+from penstock.broker.records import PlainKind
 from penstock.brokers.memory.rules import MemoryRules
 from penstock.brokers.memory.store import MemoryStore
 
@@ -43,12 +43,12 @@ class MemoryRecords:
     def _changed(self, before: Any, after: Any, author: str, reason: str) -> None:
         kind, rules = self._kind, self._rules
         if kind.rules is not None:
-            clear, put = rule_changes(kind.rules_of(before), kind.rules_of(after), rules.all())
+            clear, put = kind.rule_changes(before, after, rules.all())
             for rule in clear:
-                rules.clear(rule.id, author, reason)
+                rules.clear(rule.id, author, reason, told=not kind.parts)
             for rule in put:
-                rules.put(rule, "", "")
+                rules.put_checked(rule, told=not kind.parts)
             self._store.rules_version += 1
-        if kind.event_data is not None:
-            data = kind.event_data(before, after, author, reason)
-            self._store.record(kind.name, data=data)
+        data = kind.event(before, after, author, reason)
+        if data is not None:
+            self._store.record(kind.event_name, data=data)

@@ -11,6 +11,7 @@ from typing import Any
 from penstock.app.clock import AnyClock
 from penstock.broker.gauge import MINUTE, gauges_of, minute_at
 from penstock.broker.position import BEGINNING, Position, ahead
+from penstock.broker.quota import LimitUse
 from penstock.broker.slice import HISTORY, Reach, Selection, Slice
 from penstock.broker.span_stats import SPANS, EndedAttempts, SampledAttempt, counted, minutes_of
 from penstock.broker.views import MEASURED, Count, Event, WorkerRow
@@ -26,11 +27,11 @@ from penstock.brokers.positions import (
     slices_between,
 )
 from penstock.job import State
-from penstock.rules.rule import Rule, rule_over_job
+from penstock.rules.rule import Rule, RuleKind, rule_over_job
 
 
 class MemoryReading(ABC):
-    """Gauge, reach, slices, scan."""
+    """Limit uses, gauge, reach, slices, scan."""
 
     clock: AnyClock
     _lock: threading.Condition
@@ -44,6 +45,19 @@ class MemoryReading(ABC):
 
     @abstractmethod
     def records(self, kind: type[Any]) -> list[Any]: ...
+
+    def limit_uses(self) -> list[LimitUse]:
+        with self._lock:
+            now, store = self.clock.monotonic(), self._store
+            return [
+                LimitUse(
+                    rule.id,
+                    store.holders(rule, None),
+                    [(now - at, jobs) for at, jobs in store.use_of(rule, None).starts],
+                )
+                for rule in self.records(Rule)
+                if rule.kind is RuleKind.LIMIT and not rule.per_key
+            ]
 
     def gauge(self) -> int:
         with self._lock:

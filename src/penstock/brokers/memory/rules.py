@@ -26,27 +26,33 @@ class MemoryRules:
 
     def put(self, rule: Rule, author: str, reason: str) -> Rule:
         check_rule(rule)
-        rule = signed(rule, author, reason)
+        return self.put_checked(signed(rule, author, reason))
+
+    def put_checked(self, rule: Rule, *, told: bool = True) -> Rule:
+        """Put a rule that was checked; without `told` the history does not tell of it."""
         before = self._kept.get(rule.id)
         created_at = rule.created_at or self._store.clock.now()
         if before is not None and before in self.all():
             if rule.queue is not None:
                 check_same_policy(rule.queue, before.policy, rule.policy)
             created_at = before.created_at
+        self._store.rules_version += 1
         self._kept[rule.id] = msgspec.structs.replace(rule, created_at=created_at)
-        self._record(rule, in_force=True)
+        if told:
+            self._record(rule, in_force=True)
         return self._kept[rule.id]
 
-    def clear(self, rule_id: str, author: str, reason: str) -> bool:
+    def clear(self, rule_id: str, author: str, reason: str, *, told: bool = True) -> bool:
         in_force = self.all()
         cleared = self._kept.pop(rule_id, None)
         if cleared is None or cleared not in in_force:
             return False
+        self._store.rules_version += 1
         cleared = msgspec.structs.replace(cleared, author=author, reason=reason)
-        self._record(cleared, in_force=False)
+        if told:
+            self._record(cleared, in_force=False)
         return True
 
     def _record(self, rule: Rule, *, in_force: bool) -> None:
-        self._store.rules_version += 1
         data = rule.data(in_force=in_force)
         self._store.record("rule", data=data, queue=rule.queue, task=rule.task)

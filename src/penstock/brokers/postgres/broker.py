@@ -113,6 +113,7 @@ class PostgresBroker:
         self.join = intake.join
         self.take_out = retried(moving.take_out)
         self.bring_in = retried(moving.bring_in)
+        self.limit_uses = looks.limit_uses
 
     def begin(self) -> PostgresTransaction:
         """A transaction that is committed together with a job's end: the capability "begins"."""

@@ -144,7 +144,7 @@ class PostgresStore:
         self.traits = Traits(
             name="PostgreSQL",
             capabilities=frozenset(
-                {*ONE_PLACE, "joins", "joins later", "begins", "moves", "roles"}
+                {*ONE_PLACE, "joins", "joins later", "begins", "moves", "quotas", "roles"}
             ),
             apart=True,
             retention=retention,

@@ -53,7 +53,7 @@ class RedisBroker:
         self._rules_version = RulesVersion(server, fresh_seconds=fresh_seconds)
         self.traits = Traits(
             name="the Redis store",
-            capabilities=ONE_PLACE - {"scan as one look"},
+            capabilities=ONE_PLACE - {"scan as one look"} | {"quotas"},
             apart=True,
             retention=address.retention,
             poll_seconds=lambda: POLL_SECONDS,
@@ -114,6 +114,9 @@ class RedisBroker:
         self.reach = changes.atomic(RedisCore.reach)
         self.slices = changes.atomic(RedisCore.slices)
         self.scan = changes.atomic(RedisCore.scan)
+
+        # Capabilities
+        self.limit_uses = changes.atomic(RedisCore.limit_uses)
 
     def enqueue(
         self,

@@ -12,6 +12,7 @@ from typing import Any
 from penstock.app.clock import AnyClock
 from penstock.broker.checks import check_action
 from penstock.broker.protocol import Broker
+from penstock.broker.quota import holds_quotas
 from penstock.broker.traits import Capability, Traits
 from penstock.broker.values import Action
 from penstock.brokers.sharded.bulk import ShardedScans
@@ -20,6 +21,7 @@ from penstock.brokers.sharded.enqueuing import ShardedIntake
 from penstock.brokers.sharded.looks import ShardedLooks
 from penstock.brokers.sharded.misplaced import Misplaced
 from penstock.brokers.sharded.moving import ShardedMoves
+from penstock.brokers.sharded.quotas import LOOK_SECONDS, Quotas
 from penstock.brokers.sharded.records import ShardedRecords
 from penstock.brokers.sharded.shards import AWAY, Shard, Shards, bucket_in
 from penstock.brokers.sharded.staging import ShardedStaging
@@ -39,16 +41,17 @@ class ShardedBroker:
         opened = [broker for shard in shards.all if (broker := shard.opened) is not None]
         self.clock = clock or opened[0].clock
         self._key: bytes | None = None
-        self._waiting = waiting = ShardedWaiting(shards)
-        records = ShardedRecords(shards, self.clock.now)
+        self._waiting = ShardedWaiting(shards)
+        # On a clock of a test's own nothing takes time.
+        look_seconds = LOOK_SECONDS if clock is None else 0.0
+        self.quotas = quotas = Quotas(shards, self.clock.now, self._rules_version, look_seconds)
+        records = ShardedRecords(shards, quotas, self.clock.now)
         misplaced = Misplaced(shards, lambda: records.rules(self._rules_version()))
-        looks = ShardedLooks(shards)
-        claims = ShardedClaims(shards, misplaced)
+        looks = ShardedLooks(shards, quotas, self.clock.now)
+        claims = ShardedClaims(shards, misplaced, quotas, self.clock.monotonic)
         self.traits = Traits(
             name=f"the shards {', '.join(shards.named)}",
-            capabilities=_OVER_SHARDS.intersection(
-                *(broker.traits.capabilities for broker in opened)
-            ),
+            capabilities=_capabilities(opened),
             apart=any(broker.traits.apart for broker in opened),
             retention=min(broker.traits.retention for broker in opened),
             poll_seconds=self._poll_seconds,
@@ -62,7 +65,7 @@ class ShardedBroker:
         shards.joins = self._join
         for shard in shards.all:
             self._join(shard)
-        self.moves = ShardedMoves(shards)
+        self.moves = ShardedMoves(shards, quotas)
         shards.finish = self.moves.finish
         self._intake = intake = ShardedIntake(shards, misplaced, self.traits, self.clock.now)
         self._staging = staging = ShardedStaging(shards, misplaced, self.clock.now)
@@ -76,8 +79,8 @@ class ShardedBroker:
         self.settle = claims.settle
         self.renew = claims.renew
         self.note = anew(claims.note)
-        self.wait = waiting.wait
-        self.wake = waiting.wake
+        self.wait = self._waiting.wait
+        self.wake = self._waiting.wake
         self.get = anew(looks.get)
         self.get_many = anew(looks.get_many)
         self.count = looks.count
@@ -104,9 +107,7 @@ class ShardedBroker:
         self.stage = anew(staging.stage)
         self.commit_write = staging.commit_write
         self.discard = staging.discard
-        self.reach = scans.reach
-        self.slices = scans.slices
-        self.scan = scans.scan
+        self.reach, self.slices, self.scan = scans.reach, scans.slices, scans.scan
 
     def recover(
         self,
@@ -118,7 +119,10 @@ class ShardedBroker:
             self.moves.finish()
             self._intake.finish()
             self._staging.finish()
-        return self._recover(by, dead, started)
+        recovered = self._recover(by, dead, started)
+        if dead is None:
+            self.quotas.deal_fairly()
+        return recovered
 
     def prune(self, before: float) -> int:
         self._staging.finish()  # what nobody commits for a day is forgotten
@@ -237,6 +241,12 @@ class ShardedBroker:
 
     def _opened(self) -> list[Broker]:
         return [store for shard in self.shards.all if (store := shard.opened) is not None]
+
+
+def _capabilities(opened: Sequence[Broker]) -> frozenset[Capability]:
+    can = _OVER_SHARDS.intersection(*(store.traits.capabilities for store in opened))
+    limits: frozenset[Capability] = frozenset({"limits across buckets"})
+    return can | limits if all(map(holds_quotas, opened)) else can
 
 
 def _acting(

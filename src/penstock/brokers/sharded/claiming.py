@@ -19,20 +19,30 @@ from penstock.broker.protocol import Broker
 from penstock.broker.values import Claimed, Renewed, Settlement, Wanted
 from penstock.broker.views import Note, WorkerRow
 from penstock.brokers.sharded.misplaced import Misplaced
+from penstock.brokers.sharded.quotas import Quotas
 from penstock.brokers.sharded.shards import AWAY, OnItsWay, Shard, Shards, bucket_in
 from penstock.errors import StoreUnreachable
 from penstock.job import Job, unclaimed
 
 _MOST_ANSWERS = 10_000
+_MOST_DEALS = 3  # parts of limits that one claim fetches from where they lie idle
 Again = Callable[[StaleMap], None]
 
 
 class ShardedClaims:
     """Claim, settle, renew, note and recover."""
 
-    def __init__(self, shards: Shards, misplaced: Misplaced) -> None:
+    def __init__(
+        self,
+        shards: Shards,
+        misplaced: Misplaced,
+        quotas: Quotas,
+        monotonic: Callable[[], float],
+    ) -> None:
         self._shards = shards
         self._misplaced = misplaced
+        self._quotas = quotas
+        self._monotonic = monotonic
         self._lock = threading.Lock()
         self._turn = 0
         # Of calls that failed half-way: answers that nobody heard.
@@ -43,7 +53,31 @@ class ShardedClaims:
         if self._shards.plan.coming:
             self._shards.look_again()
         with self._shards.patience() as patience:
-            return self._claim(wanted, settlements, patience)
+            claimed = self._claim(wanted, settlements, patience)
+        for _ in range(_MOST_DEALS):
+            left = [_less(each, taken) for each, taken in zip(wanted, claimed.jobs, strict=True)]
+            spared = any(job.spared for taken in claimed.jobs for job in taken)
+            if spared or not any(each.limit > 0 for each in left):
+                break
+            dealt, look_at = self._quotas.look_for_more(left, self._monotonic())
+            claimed = _with_time(claimed, look_at)
+            if not dealt:
+                break
+            claimed = self._claim_more(left, claimed)
+        return claimed
+
+    def _claim_more(self, left: Sequence[Wanted], before: Claimed) -> Claimed:
+        """What is to be had beside this, now that a shard may let more start."""
+        try:
+            with self._shards.patience() as patience:
+                more = self._claim(left, (), patience)
+        except AWAY:
+            return before
+        except Exception:
+            self._undo(before.jobs)
+            raise
+        jobs = [[*one, *two] for one, two in zip(before.jobs, more.jobs, strict=True)]
+        return _with_time(Claimed(jobs, before.accepted, before.next_at), more.next_at)
 
     def _claim(
         self, wanted: Sequence[Wanted], settlements: Sequence[Settlement], patience: Again
@@ -274,6 +308,11 @@ def _next(answers: deque[bool | None]) -> bool | None:
 
 def _claim_of(job: Job[Any]) -> tuple[str, int]:
     return job.id, job.attempt
+
+
+def _with_time(claimed: Claimed, at: float | None) -> Claimed:
+    times = [each for each in (claimed.next_at, at) if each is not None]
+    return msgspec.structs.replace(claimed, next_at=min(times, default=None))
 
 
 def _less(wanted: Wanted, taken: Sequence[Job[Any]]) -> Wanted:

@@ -21,9 +21,12 @@ from penstock.broker.protocol import Broker
 from penstock.broker.slice import check_last
 from penstock.broker.views import Count, Event, Note, Page, Why, WorkerRow
 from penstock.brokers.sharded.positions import behind, last, placed, read_position
+from penstock.brokers.sharded.quota_parts import all_uses, limits_over, ready_elsewhere
+from penstock.brokers.sharded.quotas import Quotas
 from penstock.brokers.sharded.shards import Shard, Shards, bucket_in
 from penstock.flows.flow import FlowPage, FlowRow, JobOutput
 from penstock.job import Job
+from penstock.operate.why import full_limit, under_limit
 
 MOST_FOUND = 1000
 _ON_ALL = ("rule", "subscription", "queue", "worker")  # kinds of rows that every shard writes alike
@@ -32,8 +35,10 @@ _ON_ALL = ("rule", "subscription", "queue", "worker")  # kinds of rows that ever
 class ShardedLooks:
     """Reads of jobs, flows, workers and the history."""
 
-    def __init__(self, shards: Shards) -> None:
+    def __init__(self, shards: Shards, quotas: Quotas, now: Callable[[], float]) -> None:
         self._shards = shards
+        self._quotas = quotas
+        self._now = now
 
     # One shard has it; of a bucket that moved the others have the history before
 
@@ -45,6 +50,28 @@ class ShardedLooks:
         return found
 
     def why(self, job_id: str) -> Why:
+        found = self._why(job_id)
+        limits = self._quotas.limits() if found.cause == "limit" else []
+        job = self.get(job_id) if limits else None
+        if job is None:
+            return found
+        looks = self._quotas.looks()
+        full = full_limit(
+            limits_over(limits, looks.values()),
+            job,
+            lambda rule, _: all_uses(rule, looks.values()).running,
+        )
+        if full is not None:
+            return under_limit(found, full, self._now())
+        [limit, *_] = [each for each in limits if each.holds(job.queue, job.task, self._now())] or [
+            None
+        ]
+        if limit is None:
+            return found
+        sentence = self._quotas.not_here(limit, self._shards.of(job_id))
+        return msgspec.structs.replace(found, sentence=sentence)
+
+    def _why(self, job_id: str) -> Why:
         shard = self._shards.of(job_id)
         if self._older(shard, [job_id]) and shard.call(lambda store: store.get(job_id)) is None:
             for other in self._shards.others(shard):
@@ -120,7 +147,10 @@ class ShardedLooks:
             for count in counts:
                 names = (count.queue, count.task, count.app)
                 sums[names] = _added(sums[names], count) if names in sums else count
-        return [sums[names] for names in sorted(sums)]
+        counts = [sums[names] for names in sorted(sums)]
+        limited = any(count.limited for count in counts)
+        limits = self._quotas.limits() if limited else []
+        return ready_elsewhere(counts, limits, self._quotas.looks()) if limits else counts
 
     def workers(self) -> list[WorkerRow]:
         rows: dict[str, list[WorkerRow]] = {}

@@ -17,9 +17,11 @@ from typing import Any
 from penstock.broker.move import Move, can_move
 from penstock.broker.protocol import Broker
 from penstock.broker.queue_options import QueueOptions
+from penstock.broker.quota import Quota, dealt_out, over_shards
 from penstock.broker.records import PLAIN_KINDS
 from penstock.broker.shard_map import Departure
 from penstock.broker.worker_settings import WorkerSettings
+from penstock.brokers.sharded.quotas import Quotas
 from penstock.brokers.sharded.shards import AWAY, Shard, Shards
 from penstock.enqueue.subscription import Subscription
 from penstock.errors import Refused
@@ -33,8 +35,9 @@ log = logging.getLogger("penstock")
 class ShardedMoves:
     """Move buckets of these shards."""
 
-    def __init__(self, shards: Shards) -> None:
+    def __init__(self, shards: Shards, quotas: Quotas) -> None:
         self._shards = shards
+        self._quotas = quotas
         self._reported: set[str] = set()
 
     def move(self, buckets: Collection[int], to: str) -> frozenset[int]:
@@ -50,6 +53,7 @@ class ShardedMoves:
             return frozenset()
         shard, target = self._shards.named[sources[0]], self._shards.named[to]
         movable(target)
+        self._quotas.adopt(shard)
         leaving = frozenset(bucket for bucket, owner in owners.items() if owner == shard.name)
         while True:
             taken = shard.call(lambda store, some=leaving: movable_store(store).take_out(some, to))
@@ -95,15 +99,25 @@ class ShardedMoves:
         target.call(lambda store: movable_store(store).bring_in(parts))
         for part in parts:
             source.call(lambda store, part=part: store.clear(Departure, part.id))
+        self._quotas.deal_all()
 
 
 def _bring_rules(source: Shard, target: Shard) -> None:
-    """What is on all shards, and is missing on one that was empty until now."""
+    """What is on all shards, and is missing on one that was empty until now.
+
+    Of a limit over all of them it gets a part of nothing, before it gets any jobs.
+    """
+    quotas = {quota.id for quota in target.call(_all_of(Quota))}
+    for quota in source.call(_all_of(Quota)):
+        if quota.id not in quotas:
+            target.call(lambda store, quota=quota: store.put(quota.emptied))
     for kind in _ON_ALL:
         there = {_name_of(record) for record in target.call(_all_of(kind))}
         for record in source.call(_all_of(kind)):
-            if _name_of(record) not in there:
-                author, reason = getattr(record, "author", ""), getattr(record, "reason", "")
+            if _name_of(record) in there or (isinstance(record, Rule) and over_shards(record)):
+                continue
+            author, reason = getattr(record, "author", ""), getattr(record, "reason", "")
+            with dealt_out():
                 target.call(
                     lambda store, record=record, said=(author, reason): store.put(record, *said)
                 )

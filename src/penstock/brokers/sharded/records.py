@@ -1,5 +1,7 @@
 """Records over shards: rules are on all of them, a schedule is where its jobs are.
 
+A limit of a queue or a task is on all of them in parts: see `quotas`.
+
 A rule is in force when all shards have it. If one does not answer nothing is changed; if one
 stops answering half-way, the others are given back what they had. What else is on all shards
 (subscriptions, options of queues) has to be put again then, which is safe.
@@ -12,26 +14,29 @@ from typing import Any, TypeVar
 
 from penstock.broker.lake_mark import Mark
 from penstock.broker.protocol import Broker
-from penstock.broker.records import PLAIN_KINDS, Record
+from penstock.broker.quota import Quota, dealt_out, over_shards
+from penstock.broker.records import PLAIN_KINDS, PlainKind, Record, rule_changes
 from penstock.broker.shard_map import Departure, ShardMap, SplitEnqueue, SplitWrite
 from penstock.brokers.sharded.marks import marks_as_one
+from penstock.brokers.sharded.quotas import Quotas, check_quotas
 from penstock.brokers.sharded.shards import AWAY, Shard, Shards
 from penstock.enqueue.ids import bucket_for, bucket_of
 from penstock.errors import Refused
-from penstock.rules.rule import Rule, RuleKind, check_rule
+from penstock.rules.rule import Rule, check_rule, signed
 from penstock.schedules.schedule import Decision, Schedule, bucket_text
 
 R = TypeVar("R", bound=Record)
 
 # Kinds that each shard keeps by itself.
-_BY_ITSELF = (ShardMap, SplitEnqueue, SplitWrite, Departure)
+_BY_ITSELF = (ShardMap, SplitEnqueue, SplitWrite, Departure, Quota)
 
 
 class ShardedRecords:
     """Put, clear and list records; decide schedules."""
 
-    def __init__(self, shards: Shards, now: Callable[[], float]) -> None:
+    def __init__(self, shards: Shards, quotas: Quotas, now: Callable[[], float]) -> None:
         self._shards = shards
+        self._quotas = quotas
         self._now = now
         self._rules: tuple[int, list[Rule]] | None = None
 
@@ -51,13 +56,24 @@ class ShardedRecords:
         if kind in _BY_ITSELF:
             raise Refused(f"a {kind.__name__} is cleared on each shard by itself")
         self._ask_all()
-        cleared = self._shards.every(
-            lambda shard: shard.clear(kind, record_id, author, reason), fenced=True
-        )
+        if kind is Rule and self._quotas.clear(record_id, author, reason):
+            return True
+        for plain in PLAIN_KINDS:
+            if plain.type is kind and plain.rules is not None:
+                found = self._shards.first(lambda shard: shard.records(kind))
+                for record in found:
+                    if plain.id_of(record) == record_id:
+                        self._change_limits(plain, (record, None), (author, reason))
+        with dealt_out():
+            cleared = self._shards.every(
+                lambda shard: shard.clear(kind, record_id, author, reason), fenced=True
+            )
         return any(cleared.values())
 
     def records(self, kind: type[R]) -> list[R]:
         found: Any
+        if kind is Rule:
+            return self._shards.first(_rules_of)  # pyright: ignore[reportReturnType]
         if kind is ShardMap:
             return [self._shards.map]  # pyright: ignore[reportReturnType]
         if kind is Mark:
@@ -85,25 +101,35 @@ class ShardedRecords:
     # Rules
 
     def _put_rule(self, rule: Rule, author: str, reason: str) -> Rule:
+        rule = signed(rule, author, reason)
         check_rule(rule)
-        self._check_limit(rule)
+        if over_shards(rule):
+            self._ask_all()
+            check_quotas(self._shards, rule)
+            return self._quotas.put(rule)
         return self._put_on_all(rule, author, reason)
 
-    def _check_limit(self, rule: Rule) -> None:
-        if rule.kind is RuleKind.LIMIT and not rule.per_key and len(self._shards.map.names) > 1:
-            raise Refused(
-                f"a limit of {rule.target} over several shards: each would let as many start. Limit"
-                " each key (per_key), or keep these jobs in a store of their own"
-            )
+    def _change_limits(self, kind: PlainKind, both: tuple[Any, Any], said: tuple[str, str]) -> None:
+        """Deal out the limits of a record before it changes: repeated it does no harm."""
+        had, has = (
+            {id: rule for id, rule in kind.rules_of(each).items() if over_shards(rule)}
+            for each in both
+        )
+        clear, put = rule_changes(had, has, self.records(Rule) if had or has else ())
+        for rule in clear:
+            if rule.id not in has:
+                self._quotas.clear(rule.id, *said)
+        for rule in put:
+            self._put_rule(rule, *said)
 
-    def _check_rules_of(self, record: Record, before: Sequence[Record]) -> None:
-        """A record may hold by rules, of what it says and of what it said before."""
+    def _change_limits_of(self, record: Any, before: Any, said: tuple[str, str]) -> None:
         for kind in PLAIN_KINDS:
-            if isinstance(record, kind.type):
+            if isinstance(record, kind.type) and kind.rules is not None:
+                record = kind.signed(record, *said)
                 kind.check(record)
-                after = kind.replaced(next(iter(before), None), record, self._now())
-                for rule in kind.rules_of(after).values():
-                    self._check_limit(rule)
+                self._change_limits(
+                    kind, (before, kind.replaced(before, record, self._now())), said
+                )
 
     def _put_on_all(self, record: R, author: str, reason: str) -> R:
         kind, name = type(record), _name_of(record)
@@ -111,14 +137,16 @@ class ShardedRecords:
             shard: [kept for kept in records if _name_of(kept) == name]
             for shard, records in self._shards.every(lambda store: store.records(kind)).items()
         }
-        for kept in before.values():
-            self._check_rules_of(record, kept)
+        self._change_limits_of(
+            record, next((each[0] for each in before.values() if each), None), (author, reason)
+        )
         kept: list[R] = []
         for shard in self._shards.all:
             # A rule is alike on all: the first says when it was made.
             given = kept[0] if kept and kind is Rule else record
             try:
-                kept.append(shard.write(_putting(given, author, reason)))
+                with dealt_out():
+                    kept.append(shard.write(_putting(given, author, reason)))
             except AWAY:
                 if kind is Rule:
                     for other in self._shards.all[: len(kept)]:
@@ -173,6 +201,12 @@ def _give_back(shard: Shard, rule_id: str, before: Sequence[Any]) -> None:
             shard.call(lambda store: store.clear(Rule, rule_id, "", why))
     except AWAY:
         return
+
+
+def _rules_of(store: Broker) -> list[Rule]:
+    """The rules of a shard; each part of a limit as the limit that it is of."""
+    whole = {quota.id: quota.limit for quota in store.records(Quota) if not quota.cleared}
+    return [whole.get(rule.id, rule) for rule in store.records(Rule)]
 
 
 def _schedules(store: Broker) -> list[Schedule]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import msgspec
 
 from penstock.app.settings import mask
+from penstock.broker.quota import over_shards
 from penstock.broker.shard_map import Departure, ShardMap, SplitEnqueue, text_of_buckets
 from penstock.broker.views import WorkerRow
 from penstock.brokers.sharded.broker import ShardedBroker
@@ -19,7 +20,7 @@ from penstock.brokers.sharded.moving import movable
 from penstock.brokers.sharded.shards import AWAY, Shard
 from penstock.enqueue.ids import BUCKETS
 from penstock.errors import Refused, StoreUnreachable
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule
 
 BUSY = 0.2  # the part of its time that a mover works
 _FIRST, _MOST = 4, 64  # buckets at a time
@@ -133,10 +134,7 @@ class Resharding:
             time.sleep(_WAIT_SECONDS)
 
     def to_move(self, buckets: Collection[int], to: str) -> list[int]:
-        """Those of these buckets that are elsewhere; refused where a move could not keep a promise.
-
-        Limits of a queue or task are counted by each shard for itself.
-        """
+        """Those of these buckets that are elsewhere; refused if a move would break a promise."""
         movable(self._named(to))
         self._shards.look_again()
         newest = self._shards.newest
@@ -150,7 +148,7 @@ class Resharding:
     def _check_limits(self, to: str) -> None:
         for shard in self._shards.all:
             for rule in shard.call(lambda store: store.records(Rule)):
-                if rule.kind is RuleKind.LIMIT and not rule.per_key:
+                if over_shards(rule):
                     raise Refused(
                         f"a limit of {rule.target} stands, and while buckets move to shard {to!r} "
                         "two shards would each let as many jobs start: lift it, move, and set it "
@@ -212,7 +210,19 @@ class Resharding:
             )
         if self._buckets_of(name) or shard.call(lambda store: store.records(Departure)):
             raise Refused(f"shard {name!r} has buckets again: call this again")
+        self._check_starts(shard)
         return len(shard.call(lambda store: store.history(None, 1)))
+
+    def _check_starts(self, shard: Shard) -> None:
+        """A shard that goes takes along what started there under a rate, which still counts."""
+        look = self.broker.quotas.looks().get(shard.name)
+        for limit in self.broker.quotas.limits() if look else []:
+            if look is not None and (starts := look.use(limit)[1]):
+                seconds = 0.0 if limit.rate is None else limit.rate[1]
+                raise Refused(
+                    f"shard {shard.name!r} counts {starts:,} starts under the rate of "
+                    f"{limit.target} ({limit.bound}): call this again in {seconds:g} s"
+                )
 
     def _named(self, name: str) -> Shard:
         if name not in self._shards.named:

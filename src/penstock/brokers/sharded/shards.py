@@ -180,6 +180,11 @@ class Shards:
         return self.plan.map
 
     @property
+    def newest_plan(self) -> Routes:
+        """What the next call is planned with."""
+        return self._plan
+
+    @property
     def newest(self) -> ShardMap:
         """The newest map, whatever this thread's call is planned with."""
         return self._plan.map

@@ -110,6 +110,7 @@ class SqliteBroker:
         # Capabilities
         self.take_out = moving.take_out
         self.bring_in = moving.bring_in
+        self.limit_uses = looks.limit_uses
 
         self._settle_within = settlements.settle_within
 

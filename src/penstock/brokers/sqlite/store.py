@@ -70,7 +70,7 @@ class SqliteStore:
         self.path = Path(os.path.realpath(path))
         self.traits = Traits(
             name="SQLite",
-            capabilities=frozenset({*ONE_PLACE, "joins", "begins", "moves"}),
+            capabilities=frozenset({*ONE_PLACE, "joins", "begins", "moves", "quotas"}),
             retention=retention,
             poll_seconds=lambda: POLL_SECONDS,
             rules_version=self.rules_version,

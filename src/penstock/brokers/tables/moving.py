@@ -29,6 +29,7 @@ from penstock.broker.move import (
     leaving,
     split_apart,
 )
+from penstock.broker.quota import Quota
 from penstock.broker.records import PLAIN_KINDS
 from penstock.broker.shard_map import MAP_ID, Departure, ShardMap
 from penstock.broker.views import Note, WorkerRow
@@ -50,6 +51,7 @@ from penstock.brokers.tables.rows import (
     row_of,
     text_of,
 )
+from penstock.brokers.tables.rule_rows import RuleRows
 from penstock.brokers.tables.worker_rows import rules_in_force
 from penstock.enqueue.ids import bucket_for, bucket_of, from_bytes, is_derived, to_bytes
 from penstock.errors import Refused
@@ -58,8 +60,9 @@ from penstock.job import ENDED, Job, Lane, State
 from penstock.rules.rule import Rule
 from penstock.schedules.schedule import Schedule, bucket_text
 
-_MAP, _DEPARTURE = [
-    next(kind.name for kind in PLAIN_KINDS if kind.type is each) for each in (ShardMap, Departure)
+_MAP, _DEPARTURE, _QUOTA = [
+    next(kind.name for kind in PLAIN_KINDS if kind.type is each)
+    for each in (ShardMap, Departure, Quota)
 ]
 _schedule = msgspec.json.Decoder(Schedule).decode
 
@@ -114,6 +117,7 @@ class Moving(ABC):
             for part in parts:
                 self._put(db, _DEPARTURE, part.id, part)
             self._put(db, _MAP, MAP_ID, kept.moved(leave, parts[0].versions, to))
+            self._empty_quotas(db)
             change.finish()
         self._told(taken)
         return TakenOut(parts)
@@ -147,6 +151,15 @@ class Moving(ABC):
         if row is None or not row["declared"]:
             return None
         return msgspec.json.decode(row["declared"], type=ShardMap)
+
+    def _empty_quotas(self, db: Db) -> None:
+        """Running jobs left: nothing takes their place here before all shards are counted anew."""
+        rows = db.execute(self.store.sql.records, (_QUOTA,)).fetchall()
+        for row in rows:
+            quota = msgspec.json.decode(row["declared"], type=Quota)
+            if not quota.cleared:
+                self._put(db, _QUOTA, quota.id, quota.emptied)
+                RuleRows(self.store).put_within(db, quota.emptied.part, told=False)
 
     def _put(self, db: Db, kind: str, id: str, record: Any) -> None:
         db.execute(self.store.sql.new_record, (kind, id))

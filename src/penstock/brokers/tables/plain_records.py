@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.broker.records import PlainKind, rule_changes
+from penstock.broker.records import PlainKind
 from penstock.brokers.tables.change import Change
 from penstock.brokers.tables.db import Db, Row, TableStore
 from penstock.brokers.tables.rule_rows import RuleRows
@@ -45,7 +45,7 @@ class PlainRecordRows:
                 db.execute(self.store.sql.put_record, (declared, kind.name, id))
                 self._changed(db, (before, after), author, reason)
         if after is not before:
-            self._tell()
+            self._tell(before, after)
         return after
 
     def clear(self, record_id: str, author: str, reason: str) -> bool:
@@ -57,7 +57,7 @@ class PlainRecordRows:
             if before is not None:
                 self._changed(db, (before, None), author, reason)
         if cleared:
-            self._tell()
+            self._tell(before, None)
         return bool(cleared)
 
     def all(self) -> list[Any]:
@@ -69,22 +69,23 @@ class PlainRecordRows:
     def _changed(self, db: Db, both: tuple[Any, Any], author: str, reason: str) -> None:
         kind, store, now = self._kind, self.store, self.store.clock.now()
         if kind.rules is not None:
-            standing = rules_in_force(store, db, now)
-            before, after = both
-            clear, put = rule_changes(kind.rules_of(before), kind.rules_of(after), standing)
+            clear, put = kind.rule_changes(*both, rules_in_force(store, db, now))
             for rule in clear:
-                self._rules.clear_within(db, rule.id, author, reason)
+                self._rules.clear_within(db, rule.id, author, reason, told=not kind.parts)
             for rule in put:
-                self._rules.put_within(db, rule)
-        if kind.event_data is None:
+                self._rules.put_within(db, rule, told=not kind.parts)
+        data = kind.event(*both, author, reason)
+        if data is None:
             return
         change = Change(store, db, now)
-        data = msgspec.json.encode(kind.event_data(*both, author, reason))
-        change.add_event(kind.name, data, None, None)
+        change.add_event(kind.event_name, msgspec.json.encode(data), None, None)
         change.finish()
 
-    def _tell(self) -> None:
-        if self._kind.rules is not None:
+    def _tell(self, before: Any, after: Any) -> None:
+        kind = self._kind
+        if kind.parts and kind.rules_of(before) == kind.rules_of(after):
+            return  # dealt out anew, and as it was
+        if kind.rules is not None:
             self.store.rules_changed(stop=False)
             self.store.notify()
 

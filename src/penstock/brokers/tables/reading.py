@@ -12,6 +12,7 @@ from penstock.broker.filter import Filter
 from penstock.broker.gauge import queue_in
 from penstock.broker.newest_first import below, made
 from penstock.broker.position import BEGINNING, Position, ahead
+from penstock.broker.quota import LimitUse
 from penstock.broker.slice import check_last
 from penstock.broker.views import PLACES, Count, Event, Note, Page, Why, WorkerRow
 from penstock.brokers.positions import FARTHEST_POSITION, number_of, position_text
@@ -28,7 +29,7 @@ from penstock.enqueue.ids import from_bytes, to_bytes
 from penstock.flows.flow import JobOutput, NodeRow
 from penstock.job import Job, State
 from penstock.operate.why import FullLimit, explain, full_limit
-from penstock.rules.rule import covered_by
+from penstock.rules.rule import RuleKind, covered_by
 
 MOST_EXAMINED = 100_000
 MOST_FOUND = 1000
@@ -221,6 +222,23 @@ class Looks(Generic[StoreT]):
         with self.store.reading() as db:
             in_force = rules_in_force(self.store, db, now)
         return explain(job_id, job, now, in_force, self.workers(), ahead, needs, full, before)
+
+    def limit_uses(self) -> list[LimitUse]:
+        now = self.clock.now()
+        with self.store.reading() as db:
+            rules = rules_in_force(self.store, db, now)
+            if not limited(rules):
+                return []
+            usage, lease_time = Usage(self.store, db, now), self.store.lease_time()
+            return [
+                LimitUse(
+                    rule.id,
+                    usage.holders(rule, None),
+                    [(lease_time - at, jobs) for at, jobs in usage.use_of(rule, None).starts],
+                )
+                for rule in rules
+                if rule.kind is RuleKind.LIMIT and not rule.per_key
+            ]
 
     def outputs(self, node: str) -> list[JobOutput]:
         raw, sql = to_bytes(node), self.store.sql

@@ -30,8 +30,11 @@ class RuleRows:
             self.store.notify()  # a limit that was raised lets more start
         return rule
 
-    def put_within(self, db: Db, rule: Rule) -> Rule:
-        """Put a rule that was checked, within a transaction; `rules_changed` is the caller's."""
+    def put_within(self, db: Db, rule: Rule, *, told: bool = True) -> Rule:
+        """Put a rule that was checked, within a transaction; `rules_changed` is the caller's.
+
+        Without `told` the history does not tell of it.
+        """
         now = self.clock.now()
         made = db.execute(
             self.store.sql.set_rule,
@@ -51,9 +54,8 @@ class RuleRows:
         if rule.queue is not None:
             check_same_policy(rule.queue, made["policy"], rule.policy)
         rule = msgspec.structs.replace(rule, created_at=made["created_at"])
-        change = Change(self.store, db, now)
-        change.add_event("rule", _rule_data(rule, in_force=True), None, None)
-        change.finish()
+        if told:
+            self._add_event(db, rule, in_force=True)
         return rule
 
     def clear(self, rule_id: str, author: str = "", reason: str = "") -> bool:
@@ -64,7 +66,9 @@ class RuleRows:
             self.store.notify()
         return cleared
 
-    def clear_within(self, db: Db, rule_id: str, author: str, reason: str) -> bool:
+    def clear_within(
+        self, db: Db, rule_id: str, author: str, reason: str, *, told: bool = True
+    ) -> bool:
         """Clear a rule within a transaction; `rules_changed` is the caller's."""
         now = self.clock.now()
         found = [rule for rule in rules_in_force(self.store, db, now) if rule.id == rule_id]
@@ -72,17 +76,16 @@ class RuleRows:
         for rule in found:
             parameters = {**rule_place(rule), "now": now}
             cleared = db.execute(self.store.sql.clear_rule, parameters).rowcount
-        if cleared:
+        if cleared and told:
             rule = msgspec.structs.replace(found[0], author=author, reason=reason)
-            change = Change(self.store, db, now)
-            change.add_event("rule", _rule_data(rule, in_force=False), None, None)
-            change.finish()
+            self._add_event(db, rule, in_force=False)
         return bool(cleared)
 
     def all(self) -> list[Rule]:
         with self.store.reading() as db:
             return rules_in_force(self.store, db, self.clock.now())
 
-
-def _rule_data(rule: Rule, *, in_force: bool) -> bytes:
-    return msgspec.json.encode(rule.data(in_force=in_force))
+    def _add_event(self, db: Db, rule: Rule, *, in_force: bool) -> None:
+        change = Change(self.store, db, self.clock.now())
+        change.add_event("rule", msgspec.json.encode(rule.data(in_force=in_force)), None, None)
+        change.finish()

@@ -177,7 +177,7 @@ def test_tasks_of_a_queue_take_turns(broker, clock):
     assert min(found["ada"], found["bob"]) > 5
 
 
-@pytest.mark.needs("limits across buckets")
+@pytest.mark.needs("one place")  # whose keys are wherever their jobs are
 def test_a_limit_per_key_leaves_the_turns_to_the_others(broker, clock):
     broker.put(Rule(LIMIT, queue="mail", running=2, per_key=True))
     for key in ("ada", "bob", "cy"):
