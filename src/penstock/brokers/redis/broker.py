@@ -53,7 +53,7 @@ class RedisBroker:
         self._rules_version = RulesVersion(server, fresh_seconds=fresh_seconds)
         self.traits = Traits(
             name="the Redis store",
-            capabilities=ONE_PLACE - {"scan as one look"} | {"quotas"},
+            capabilities=frozenset({*ONE_PLACE - {"scan as one look"}, "quotas"}),
             apart=True,
             retention=address.retention,
             poll_seconds=lambda: POLL_SECONDS,

@@ -360,7 +360,11 @@ def _standings(
 
 
 def _fair(
-    limit: Rule, looks: Mapping[str, ShardLook], due: Mapping[str, int], names: Sequence[str], turn: int
+    limit: Rule,
+    looks: Mapping[str, ShardLook],
+    due: Mapping[str, int],
+    names: Sequence[str],
+    turn: int,
 ) -> list[dict[str, int]]:
     """The fair parts of both numbers, of shards that have buckets."""
     found = [dict[str, int](), dict[str, int]()]
