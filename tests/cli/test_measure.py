@@ -93,6 +93,20 @@ def test_bench_of_work_is_beside_the_bare_function(cli):
     assert figures["child_memory"] > 0
 
 
+def test_bench_of_shards_gives_the_cost_of_a_job_for_each_number_of_them(cli):
+    """V47."""
+    bench = cli.start("bench", "--shards", "--jobs", "1000", "--runs", "1", "--json")
+    said, errors = bench.communicate(timeout=280)
+
+    assert bench.returncode == 0, errors
+    rows = [json.loads(line) for line in said.splitlines()]
+    assert [row["shards"] for row in rows] == [1, 2, 4, 8]
+    for row in rows:
+        for name in ("cpu_per_job", "enqueue_cpu_per_job", "worker_cpu_per_job", "processing"):
+            assert row[name] > 0, name
+    assert rows[0]["beside_one"] == 1
+
+
 def test_bench_on_postgres_gives_each_figure_beside_its_limit(cli):
     bench = cli.start(
         "bench",

@@ -83,3 +83,19 @@ def test_when_a_shard_is_away_receivers_get_the_jobs_of_the_others(
 
     [job] = receiver.jobs()
     assert job.id == there.id
+
+
+def test_a_receiver_of_a_part_gets_the_jobs_of_that_part_alone(stores, broker, connect):
+    """V33: what its manager takes; another manager takes the other part."""
+    jobs = [job_in(SYSTEM_CLOCK, bucket) for bucket in (IN_A, IN_B) * 5]
+    broker.enqueue(jobs)
+    part = sharded(SYSTEM_CLOCK, *stores, claim_from=frozenset("b"))
+    with Manager(part, "127.0.0.1:0") as manager:
+        receiver = connect(manager, credits=20)
+
+        received = receiver.jobs(5)
+
+        assert {broker.shards.of(job.id).name for job in received} == {"b"}
+        assert set(receiver.end(received)) == {"SETTLED"}
+    assert sum(count.ready for count in broker.count()) == 5
+    part.close()

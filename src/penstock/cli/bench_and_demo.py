@@ -55,7 +55,8 @@ def bench(
     runs: Annotated[
         int,
         typer.Option(
-            help="PostgreSQL: number of rounds; --work: of pairs; medians are shown.", min=1
+            help="PostgreSQL, --shards: number of rounds; --work: of pairs; medians are shown.",
+            min=1,
         ),
     ] = 5,
     work: Annotated[
@@ -72,6 +73,12 @@ def bench(
     processes: Annotated[
         int, typer.Option(help="With --work: number of child processes.", min=1)
     ] = 1,
+    shards: Annotated[
+        bool,
+        typer.Option(
+            "--shards", help="Measure what a job costs over 1, 2, 4 and 8 shards, in CPU time."
+        ),
+    ] = False,
     folder: Annotated[
         Path | None, typer.Option(help="Measure the disk of this folder.", show_default="temporary")
     ] = None,
@@ -84,8 +91,20 @@ def bench(
     With --work: how much of the time of the bare function is left, for tasks that compute for a
     millisecond, wait for 50 ms on a thread or on the event loop, or each in turn.
 
+    With --shards: the CPU time of a job over 1, 2, 4 and 8 SQLite files, or databases of one
+    PostgreSQL server, as shards; it should stay the same.
+
     Example: penstock bench --jobs 50000
     """
+    if shards:
+        if broker not in {"sqlite", "postgres"} or work is not None:
+            raise Refused("--shards is for --broker sqlite and postgres, without --work")
+        from penstock.brokers import need_driver
+        from penstock.tools.bench.shards import bench as measure_shards
+
+        need_driver("postgresql://" if broker == "postgres" else "sqlite://")
+        measure_shards(jobs=jobs, broker=broker, url=url, folder=folder, runs=runs, json=json)
+        return
     if work is not None:
         if broker == "remote":
             raise Refused("--work is for --broker sqlite, postgres and redis")

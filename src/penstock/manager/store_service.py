@@ -36,7 +36,7 @@ MOST_SCANS = 4  # at once: each has a connection of its own
 _PART_BYTES = 4 * 1024 * 1024
 _PARTS_AHEAD = 2
 # What a store keeps to itself: a client has no connection to its database.
-_NOT_OVER_THE_WIRE = frozenset({"joins", "joins later", "begins", "moves", "roles"})
+_NOT_OVER_THE_WIRE = frozenset({"joins", "joins later", "begins", "moves", "quotas", "roles"})
 _STOPS = (RuleKind.PAUSE, RuleKind.BLOCK)
 
 log = logging.getLogger("penstock.manager")

@@ -65,10 +65,12 @@ class Unplugged(MemoryBroker):
         return answer
 
 
-def sharded(clock: AnyClock, *stores: Broker) -> ShardedBroker:
+def sharded(
+    clock: AnyClock, *stores: Broker, claim_from: frozenset[str] | None = None
+) -> ShardedBroker:
     """These stores as shards a, b and so on."""
     opens = {name: partial(_same, store) for name, store in zip("abcd", stores, strict=False)}
-    return open_sharded(opens, clock)
+    return open_sharded(opens, clock, claim_from=claim_from)
 
 
 def _same(store: Broker) -> Broker:

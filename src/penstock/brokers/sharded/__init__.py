@@ -18,6 +18,10 @@ def open_sharded(
     *,
     create: bool = True,
     more: Callable[[], Mapping[str, Opens]] | None = None,
+    claim_from: frozenset[str] | None = None,
 ) -> ShardedBroker:
-    """The shards that these open, by name; `more` says which there are by now."""
-    return ShardedBroker(open_all(opens, create=create, more=more), clock)
+    """The shards that these open, by name; `more` says which there are by now.
+
+    Jobs are taken from those that `claim_from` names, or from all.
+    """
+    return ShardedBroker(open_all(opens, create=create, more=more), clock, claim_from)

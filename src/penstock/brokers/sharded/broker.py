@@ -36,7 +36,12 @@ _OVER_SHARDS: frozenset[Capability] = frozenset({"bulk", "scan as one look"})
 class ShardedBroker:
     """A Broker over several stores."""
 
-    def __init__(self, shards: Shards, clock: AnyClock | None = None) -> None:
+    def __init__(
+        self,
+        shards: Shards,
+        clock: AnyClock | None = None,
+        claim_from: frozenset[str] | None = None,
+    ) -> None:
         self.shards = shards
         opened = [broker for shard in shards.all if (broker := shard.opened) is not None]
         self.clock = clock or opened[0].clock
@@ -48,7 +53,7 @@ class ShardedBroker:
         records = ShardedRecords(shards, quotas, self.clock.now)
         misplaced = Misplaced(shards, lambda: records.rules(self._rules_version()))
         looks = ShardedLooks(shards, quotas, self.clock.now)
-        claims = ShardedClaims(shards, misplaced, quotas, self.clock.monotonic)
+        claims = ShardedClaims(shards, misplaced, quotas, self.clock.monotonic, claim_from)
         self.traits = Traits(
             name=f"the shards {', '.join(shards.named)}",
             capabilities=_capabilities(opened),

@@ -38,11 +38,13 @@ class ShardedClaims:
         misplaced: Misplaced,
         quotas: Quotas,
         monotonic: Callable[[], float],
+        claim_from: frozenset[str] | None,
     ) -> None:
         self._shards = shards
         self._misplaced = misplaced
         self._quotas = quotas
         self._monotonic = monotonic
+        self._claim_from = claim_from  # names of shards; None: all
         self._lock = threading.Lock()
         self._turn = 0
         # Of calls that failed half-way: answers that nobody heard.
@@ -93,8 +95,8 @@ class ShardedClaims:
             pairs = self._by_shard(settlements, answers).get(shard, []) if settlements else []
             left = [_less(each, taken) for each, taken in zip(wanted, jobs, strict=True)]
             asked = [at for at, each in enumerate(left) if each.limit > 0 or not answered]
-            if any(job.spared for taken in jobs for job in taken):
-                asked = []  # what may kill its process comes from one shard at a time
+            if not self._asks(shard, jobs):
+                asked = []
             left_alone = shard.resting and len(errors) + 1 < len(self._shards.all)
             if left_alone or not (asked or pairs):
                 continue
@@ -122,6 +124,13 @@ class ShardedClaims:
         if errors and not answered:
             raise errors[0]
         return Claimed(jobs, answers.all(), min(times, default=None))
+
+    def _asks(self, shard: Shard, taken: Iterable[Sequence[Job[Any]]]) -> bool:
+        """Whether more jobs are taken from this shard."""
+        if self._claim_from is not None and shard.name not in self._claim_from:
+            return False
+        # What may kill its process comes from one shard at a time.
+        return not any(job.spared for jobs in taken for job in jobs)
 
     def settle(self, pairs: Sequence[Settlement]) -> list[bool | None]:
         with self._shards.patience() as patience:

@@ -5,7 +5,8 @@
     b = "postgresql://penstock@db-2/jobs"
 
 It may be penstock.toml itself. Paths of SQLite files are beside the file. Each client has its own:
-passwords stay there, the stores keep only the names.
+passwords stay there, the stores keep only the names. The URL names the file, and may say which of
+the shards its client takes jobs from: `shards:///srv/shards.toml?claim=a,b`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from penstock.brokers.sharded.shards import Opens
 from penstock.errors import Refused
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_CLAIM = "claim="
 _EXAMPLE = 'a = "postgresql://user@host/database"'
 
 
@@ -57,7 +59,7 @@ def open_file(
                 read[:] = [opens(), changed]
         return read[0]
 
-    return open_sharded(read[0], clock, create=create, more=more)
+    return open_sharded(read[0], clock, create=create, more=more, claim_from=claim_from(url))
 
 
 def _changed_at(path: Path) -> int | None:
@@ -75,9 +77,26 @@ def urls_in(url: str) -> dict[str, str]:
 def path_in(url: str) -> Path:
     """The file that a URL of shards names."""
     path, _, query = url.removeprefix(SHARDS).partition("?")
-    if query or not path:
-        raise Refused(f"{mask(url)}: write shards:///path/to/shards.toml, a path is all it takes")
+    if not path or (query and not query.startswith(_CLAIM)):
+        raise Refused(
+            f"{mask(url)}: write shards:///path/to/shards.toml, or with ?claim=a,b to take jobs "
+            "from these shards alone"
+        )
     return Path(unquote(path))
+
+
+def claim_from(url: str) -> frozenset[str] | None:
+    """The shards that a client with this URL takes jobs from; None: all."""
+    _, _, query = url.partition("?")
+    if not query:
+        return None
+    names = frozenset(unquote(query.removeprefix(_CLAIM)).split(","))
+    if unknown := names - urls_in(url).keys():
+        raise Refused(
+            f"{mask(url)}: the file of shards names no {min(unknown)!r}; there are "
+            f"{', '.join(urls_in(url))}"
+        )
+    return names
 
 
 def read_shards(path: Path) -> dict[str, str]:
