@@ -96,7 +96,7 @@ def test_the_history_tells_of_the_limit_and_not_of_its_parts(broker, clock):
 
 
 def test_uses_are_who_runs_how_many_and_when_they_started(broker, clock):
-    broker.enqueue([*some_jobs(clock, 4), a_job(clock, queue="other")])
+    broker.enqueue(some_jobs(clock, 4))
     broker.put(a_quota())
     broker.put(Rule(RuleKind.LIMIT, queue="default", running=9, per_key=True))
     [first, *_] = claim(broker, limit=2)
