@@ -83,7 +83,11 @@ def test_a_profile_without_a_file_is_refused(
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("[profiles.default]\nurl = 7", "has no url"), ("[profiles", "cannot be read")],
+    [
+        ("[profiles.default]\nurl = 7", "has no url"),
+        ("[profiles", "cannot be read"),
+        ('ap = "shop:app"', "'ap' is not known; there are app, app_name, profiles"),
+    ],
 )
 def test_a_bad_file_is_told(project: Path, text: str, message: str) -> None:
     (project / "penstock.toml").write_text(text)

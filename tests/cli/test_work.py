@@ -80,3 +80,16 @@ def test_dev_reloads_when_a_file_changes(shop):
 
 def test_dev_asks_for_a_target_where_there_is_no_tasks_py(cli):
     assert "penstock init" in cli("dev", code=2).stderr
+
+
+def test_a_queue_that_no_task_has_is_named_when_a_worker_starts(shop):
+    worker = shop.start(
+        *("worker", "shop", "--queues", "mial,mail", "--drain"),
+        *("--processes", "1", "--log-level", "warning"),
+    )
+    _, errors = worker.communicate(timeout=60)
+
+    assert worker.returncode == 0
+    assert "no task of this app has the queue 'mial'; similar: mail" in errors
+    assert errors.count("no task of this app") == 1
+    assert "names no queue" in shop("worker", "shop", "--queues", "", code=2).stderr

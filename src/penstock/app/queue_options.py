@@ -135,6 +135,11 @@ class DeclaredQueues:
         self._effective[name] = options
         self.declare_anew()
 
+    @property
+    def registered(self) -> frozenset[str]:
+        """The names of queues that the code registers."""
+        return frozenset(self._known)
+
     def of(self, queue: str) -> Options:
         """The options that hold for a queue."""
         return self._effective.get(queue, self.defaults)

@@ -33,6 +33,7 @@ from penstock.app.private_files import is_credible
 from penstock.errors import Refused
 
 SETTINGS_FILE = "penstock.toml"
+_KNOWN = ("app", "app_name", "profiles", "alerts", "dashboard", "shards")  # at its top
 _ROOT_MARKS = (SETTINGS_FILE, "pyproject.toml", "setup.py", ".git")
 _SECRET = re.compile(r"pass|pwd|secret|key|token", re.IGNORECASE)
 # A value goes on over an & that no other name follows: somebody may have left one unquoted.
@@ -213,9 +214,13 @@ def _upward(start: Path, names: tuple[str, ...]) -> Path | None:
 
 def _settings(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        settings = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Refused(f"{file} cannot be read: {error}") from error
+    for name in settings:
+        if name not in _KNOWN:
+            raise Refused(f"{file}: {name!r} is not known; there are {', '.join(_KNOWN)}")
+    return settings
 
 
 def _profile(file: Path, chosen: str | None) -> ResolvedUrl | None:
@@ -226,7 +231,7 @@ def _profile(file: Path, chosen: str | None) -> ResolvedUrl | None:
         if chosen is None:
             return None
         known = ", ".join(sorted(profiles)) or "none"
-        raise Refused(f"{file} has no profile {chosen!r} (PENSTOCK_PROFILE); there is: {known}")
+        raise Refused(f"{file} has no profile {chosen!r}; there is: {known}")
     profile: Any = profiles[name]
     profile = cast("dict[str, Any]", profile if isinstance(profile, dict) else {})
     url, key_file = profile.get("url"), profile.get("key_file")

@@ -125,7 +125,7 @@ def worker(
             processes=processes,
             threads=threads,
             async_slots=async_slots,
-            queues=parse_names(queues),
+            queues=_served(queues),
             tags=parse_names(tags) or (),
             drain=drain,
             lease=None if lease is None else parse_lease(lease),
@@ -140,6 +140,7 @@ def worker(
         )
         app = check_app_url(supervisor.app, url)
         check_tasks(app)
+        _warn_of_unknown_queues(app, parse_names(queues) or tuple(numbers))
         try:
             code = supervisor.run(lambda: say_start(app, supervisor.processes, json=json))
         except (OSError, OverflowError) as error:
@@ -153,6 +154,28 @@ def worker(
     if json:
         output.print_json({"event": "ended", "code": code})
     raise typer.Exit(code)
+
+
+def _served(text: str | None) -> tuple[str, ...] | None:
+    """The queues that are served; None: all."""
+    names = parse_names(text)
+    if names == ():
+        raise Refused("--queues names no queue: leave it out to serve all of them")
+    return names
+
+
+def _warn_of_unknown_queues(app: App, names: Sequence[str]) -> None:
+    """Of queues that neither a task nor the app names: they may be mistyped."""
+    from difflib import get_close_matches
+
+    from penstock.cli.output import print_note
+
+    known = {task.queue for task in app.tasks.values()} | app.queues.registered
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, sorted(known), n=2)
+            similar = f"; similar: {' or '.join(near)}" if near else ""
+            print_note(f"no task of this app has the queue {name!r}{similar}", "yellow")
 
 
 def parse_queue_numbers(texts: Sequence[str] | None) -> dict[str, int]:

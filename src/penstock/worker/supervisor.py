@@ -306,9 +306,8 @@ class Supervisor:
             log.info("stopping at once: jobs that run are interrupted and put back")
         else:
             log.info(
-                "stopping: no new jobs; %d children have %g s to finish what runs, the rest is put "
-                "back; a second signal stops at once",
-                len(self.children),
+                "stopping: no new jobs; what runs has %g s to finish, the rest is put back; "
+                "a second signal stops at once",
                 grace,
             )
         self._stops_passed_on = self._stops
