@@ -60,6 +60,34 @@ def test_jobs_in_bulk_fill_their_calls_without_waiting(app: App):
     assert Counter(map(len, calls))[100] >= 9
 
 
+def test_a_key_of_a_queue_in_batches_has_one_call_at_a_time_in_order(app: App):
+    """B52: however many threads there are, and more jobs of each key than a call takes."""
+    app.queue("events", ordered="batch")
+    calls: list[list[tuple[str, int]]] = []
+    running: Counter[str] = Counter()
+    together: list[str] = []
+
+    @app.batch_task(size=4, by_key=True, queue="events")
+    def apply(events: list[tuple[str, int]]) -> None:
+        [key] = {key for key, _ in events}
+        running[key] += 1
+        if running[key] > 1:
+            together.append(key)
+        calls.append(events)
+        running[key] -= 1
+
+    for number in range(30):
+        for key in ("ada", "bob"):
+            apply.options(key=key).enqueue((key, number))
+
+    drain(app, threads=4)
+
+    for key in ("ada", "bob"):
+        assert [n for call in calls for k, n in call if k == key] == list(range(30))
+    assert together == []
+    assert max(map(len, calls)) == 4
+
+
 def test_a_batch_by_key_is_of_one_key(app: App):
     """G34: up to k jobs of one group."""
     calls: list[list[str]] = []

@@ -62,7 +62,7 @@ def test_options_are_typed_as_in_the_code():
         ("retry=min=2h", "min is at most max"),
         ("retry=jitter=x", "retry: jitter='x' is not a number"),
         ("on_error=explode", "keep, delete, or repeat:"),
-        ("order=fifo", "order='fifo': wait, skip, fair or none"),
+        ("order=fifo", "order='fifo': wait, skip, batch, fair or none"),
         ("relaxed=maybe", "relaxed='maybe': yes or no"),
         ("crash_budget=0", "crash_budget=0: a number of crashes"),
     ],

@@ -113,7 +113,7 @@ def test_an_order_names_a_queue_and_a_policy():
         Rule(RuleKind.ORDER, policy="wait")
     with pytest.raises(Refused, match="about a whole queue"):
         Rule(RuleKind.ORDER, queue="orders", task="ship", policy="wait")
-    with pytest.raises(Refused, match="there are wait, skip, fair"):
+    with pytest.raises(Refused, match="there are wait, skip, batch, fair"):
         Rule(RuleKind.ORDER, queue="orders", policy="fifo")
     with pytest.raises(Refused, match="a pause has no policy"):
         Rule(RuleKind.PAUSE, queue="orders", policy="wait")

@@ -34,7 +34,7 @@ def test_another_policy_is_refused_while_one_stands(shop):
     assert 'ordered="wait" in the store' in refused
     assert "--off" in refused
     assert "leave out skip" in shop("order", "mail", "skip", "--off", code=2).stderr
-    assert "there are wait, skip, fair" in shop("order", "media", "fifo", code=2).stderr
+    assert "there are wait, skip, batch, fair" in shop("order", "media", "fifo", code=2).stderr
 
 
 SERVICE = """

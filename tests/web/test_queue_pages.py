@@ -169,7 +169,10 @@ def test_what_a_role_may_not_do_is_refused_where_it_is_done(memory_web: Web, mem
         ({"kind": "limit", "queue": "mail", "running": "0"}, "it is 1 or more"),
         ({"kind": "pause", "queue": "mail", "version": "x"}, "a whole number"),
         ({"kind": "pause", "tag": "tenant"}, "is not NAME=VALUE"),
-        ({"kind": "order", "queue": "mail", "policy": "often"}, "there are wait, skip, fair"),
+        (
+            {"kind": "order", "queue": "mail", "policy": "often"},
+            "there are wait, skip, batch, fair",
+        ),
         ({"kind": "color", "queue": "mail"}, "the kinds of rules are pause, block, limit, order"),
     ],
 )

@@ -182,7 +182,7 @@ LONG = "x" * 501
             ["order", "mail", "often"],
             ("/order", {"queue": "mail", "policy": "often"}),
             ("/rules/order", {"queue": "mail", "policy": "often"}),
-            "an order 'often': there are wait, skip, fair",
+            "an order 'often': there are wait, skip, batch, fair",
         ),
         (
             ["pause", "mail", "--reason", LONG],

@@ -61,8 +61,9 @@ class Core(Protocol):
         Within a queue the oldest of equals first, and within a lane first in, first out. Queues of
         equal priority share what there is room for (see `rules.queue_turns`). A queue under an
         order rule is handed out by key in turn; with "wait" and "skip" one job of a key at a time,
-        by id (see `penstock.rules.key_order`). A store without the capability "order across
-        buckets" keeps this order within each bucket of ids.
+        by id, with "batch" the first few of a key together (see `penstock.rules.key_order`). A
+        store without the capability "order across buckets" keeps this order within each bucket of
+        ids.
 
         A job that lapsed before, and an at-most-once job, come in a lease of their own. Of the jobs
         that were spared a lapse (see `recover`) one claim hands out at most 128.

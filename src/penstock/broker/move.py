@@ -33,7 +33,7 @@ from penstock.rules.rule import Rule, RuleKind
 from penstock.schedules.schedule import Schedule
 
 PART_BYTES = 4 * 1024 * 1024
-_ONE_AT_A_TIME = ("wait", "skip")
+_ONE_AT_A_TIME = ("wait", "skip", "batch")
 
 
 class StaleMap(PenstockError):

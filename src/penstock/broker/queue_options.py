@@ -34,7 +34,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_error: Strategy | UnsetType | None = UNSET
     on_timeout: Strategy | UnsetType | None = UNSET
     crash_budget: int | UnsetType | None = UNSET
-    order: Literal["wait", "skip", "fair"] | UnsetType | None = UNSET
+    order: Literal["wait", "skip", "batch", "fair"] | UnsetType | None = UNSET
     running: int | UnsetType | None = UNSET
     rate: tuple[int, float] | UnsetType | None = UNSET
     per_key: bool | UnsetType | None = UNSET

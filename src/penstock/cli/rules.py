@@ -185,7 +185,7 @@ def order(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="A queue's name.")],
     policy: Annotated[
         str | None,
-        typer.Argument(metavar="POLICY", help="wait, skip or fair.", show_default=False),
+        typer.Argument(metavar="POLICY", help="wait, skip, batch or fair.", show_default=False),
     ] = None,
     *,
     off: Annotated[bool, typer.Option("--off", help="Remove the order.")] = False,
@@ -196,7 +196,7 @@ def order(
     """Show, set or (with --off) remove the order by key of a queue.
 
     wait, skip: one job of a key at a time, in order; after a failed job, wait holds the key back
-    and skip goes on. fair: keys take turns.
+    and skip goes on. batch: several of a key at a time, in order. fair: keys take turns.
 
     Example: penstock order orders wait
     """

@@ -132,7 +132,7 @@ def _fields(name: str, text: str, known: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _order(name: str, text: str) -> Any:
-    orders = get_args(Literal["wait", "skip", "fair"])
+    orders = get_args(Literal["wait", "skip", "batch", "fair"])
     if text not in orders:
         raise Refused(f"{name}={text!r}: {', '.join(orders)} or none")
     return text

@@ -1,14 +1,16 @@
 """Order per key: fair turns between the keys of a queue, or strict order within each key.
 
 A queue that asks for it is handed out by its keys in turn, so that no key waits for all the jobs of
-another; that is all of `fair`. `wait` and `skip` add strict order: of each key one job at a time,
-in the order of their ids, over all tasks, versions and priorities of the queue.
+another; that is all of `fair`. `wait`, `skip` and `batch` add strict order: of each key one job, or
+one batch, at a time, in the order of their ids, over all tasks, versions and priorities.
 
     wait    a job that failed for good keeps its key back, until it is retried or deleted
     skip    however a job ended, the next one of its key may start
+    batch   as skip, but a claim hands out the next jobs of the key as well, in their order, and no
+            other before all of them have ended; it begins with the key of the oldest job
 
-A job that waits for its time or its retry, or that runs, holds its key under both. One that waits
-for its needs takes its place when it is made ready: it might need one that comes after it.
+A job that waits for its time or its retry, or that runs, holds its key under all three. One that
+waits for its needs takes its place when it is made ready: it might need one that comes after it.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from penstock.errors import Refused
 from penstock.job import Job, Lane, State
 from penstock.rules.rule import Rule, RuleKind
 
-Ordered = Literal["wait", "skip"]
+Ordered = Literal["wait", "skip", "batch"]
+ORDERED: frozenset[str | None] = frozenset(get_args(Ordered))
 
 T = TypeVar("T")
 
@@ -41,10 +44,10 @@ def policies(rules: Iterable[Rule]) -> dict[str, str]:
 
 def policy_named(queue: str, ordered: str | None, *, fair: bool) -> str | None:
     """The policy that a program asks for; None: the queue is like any other."""
-    if ordered not in {None, "wait", "skip"}:
+    if ordered is not None and ordered not in ORDERED:
         raise Refused(
             f'queue {queue}: ordered={ordered!r} is not known: write "wait" (a job that failed '
-            'keeps its key back) or "skip" (the next one goes on)'
+            'keeps its key back), "skip" (the next one goes on) or "batch" (several at a time)'
         )
     return ordered or ("fair" if fair else None)
 
@@ -70,6 +73,11 @@ def holds(job: Job[Any], policy: str) -> bool:
     return job.state in {State.READY, State.RUNNING} or (
         policy == "wait" and job.state is State.FAILED
     )
+
+
+def goes_with_others(job: Job[Any]) -> bool:
+    """Whether a batch may hold it beside others: one that went wrong before is handed out alone."""
+    return not (job.failures or job.lapses)
 
 
 def in_turn(

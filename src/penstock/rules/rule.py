@@ -33,7 +33,7 @@ class Rule(msgspec.Struct, frozen=True):
     Queue, task and version are those of the job, `tag` one of its tags with its value, `key` its
     key. A limit names a queue, a task or both, and `per_key` counts each key on its own (jobs
     without one are not counted): at most `running` at a time, and at most `rate[0]` starts in any
-    `rate[1]` seconds. An order names a queue and one `policy`: "wait", "skip" or "fair".
+    `rate[1]` seconds. An order names a queue and one `policy`, see POLICIES.
     """
 
     kind: RuleKind
@@ -191,7 +191,7 @@ class Rule(msgspec.Struct, frozen=True):
         return data | ({"per_key": True} if self.per_key else {})
 
 
-POLICIES = ("wait", "skip", "fair")
+POLICIES = ("wait", "skip", "batch", "fair")
 _LONGEST_WINDOW = 86400.0
 _LONGEST_NAMES = {"queue": MOST_NAME_CHARACTERS, "task": MOST_NAME_CHARACTERS, "key": 500}
 _MOST = 2**31 - 1

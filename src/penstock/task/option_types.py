@@ -173,8 +173,8 @@ class QueueDeclaration(_Ending[None], _Keeping, total=False):
 
     lease: float | timedelta | None
     """Seconds without a sign of life after which a worker's jobs are recovered; None: 15."""
-    ordered: Literal["wait", "skip"] | None
-    """One job of each key at a time, in order; after one failed, "wait" or "skip"; None."""
+    ordered: Literal["wait", "skip", "batch"] | None
+    """One job of each key at a time, in order; after one failed, "wait" or "skip"; or a "batch"."""
     fair: bool
     """Keys take turns, so that none waits for all the jobs of another; False."""
     running: int | None

@@ -28,6 +28,7 @@ from penstock.flows.compose import Given, Jobs, outputs_among
 from penstock.flows.flow import Fill, OnFailure
 from penstock.flows.outputs import Output, OutputInside, taken_out
 from penstock.job import CRASH_BUDGET, EMPTY_BODY, Job, Lane, Unique, cut
+from penstock.rules.key_order import ORDERED
 from penstock.run.inherited_tags import inherited_tags
 from penstock.task.option_checks import check_short_text, check_texts
 
@@ -362,7 +363,7 @@ class Prepared(Generic[P, R]):
         queue = app.queues.of(chosen.queue)
         if queue is not self._queue_options:
             self._follow_queue(queue)
-        if chosen.key is None and queue.order in {"wait", "skip"}:
+        if chosen.key is None and queue.order in ORDERED:
             raise Refused(
                 f"queue {chosen.queue} is ordered by key, and this job has none: "
                 'enqueue it with options(key="..."), or into another queue'

@@ -27,6 +27,7 @@ class BatchSize(NamedTuple):
     most: int
     linger: float
     by_key: bool
+    in_order: bool = False  # a claim may bring many of one key, and they are one call
 
 
 class Gathering:
@@ -40,7 +41,7 @@ class Gathering:
     def room(self) -> dict[str, int]:
         """How many more jobs of each batch task can be taken in."""
         room = {
-            task: size.most * _KEYS if size.by_key else size.most
+            task: size.most * _KEYS if size.by_key and not size.in_order else size.most
             for task, size in self.sizes.items()
         }
         for (task, _), chunk in self._open.items():

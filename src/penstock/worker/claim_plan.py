@@ -133,7 +133,9 @@ class ClaimPlan:
                 )
                 requests.append(ClaimRequest(kind, free[kind.name], sizes))
         room = self._batch_room(free) if self.gathering.sizes else {}
-        if len(requests) + bool(requests and room) >= 2 and not self.live and not quick:
+        in_order = any(size.in_order for size in self.gathering.sizes.values())
+        several = len(requests) + bool(requests and room) >= 2
+        if several and not self.live and not quick and not in_order:
             # A claim costs the store the same, whichever tasks it is for.
             return [ClaimRequest(any_kind, min(request.limit for request in requests), None)]
         if quick:

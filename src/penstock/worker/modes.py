@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from penstock.worker.batch_gathering import BatchSize
 if TYPE_CHECKING:
     from penstock.app.app import App
 
+log = logging.getLogger("penstock.worker")
+
 
 def modes_and_batches(
     app: App, tasks: Iterable[str], target: str | None
@@ -23,8 +26,17 @@ def modes_and_batches(
     for name in tasks:
         task = app.task_named(name)
         modes[name] = task.mode if task is not None else "thread"
+        in_order = task is not None and app.queues.of(task.queue).order == "batch"
         if (batch := as_batch_task(task)) is not None:
-            batches[name] = BatchSize(most_together(app, batch), batch.linger, batch.by_key)
+            most = most_together(app, batch)
+            batches[name] = BatchSize(most, batch.linger, batch.by_key, in_order)
+        if in_order and not (batch is not None and batch.by_key):
+            log.warning(
+                "queue %s hands out several jobs of a key together, and %s is no batch task with "
+                "by_key=True: they run side by side, in no order",
+                task.queue if task is not None else "",
+                name,
+            )
         if modes[name] == "process" and target is None:
             raise Refused(
                 f"task {name} runs in a process of its own, which must find the app: "

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from penstock.brokers.sqlite.claimable_lanes import ClaimableLane
 from penstock.brokers.sqlite.statements import sql
 from penstock.brokers.sqlite.store import SqliteDb, SqliteStore
+from penstock.brokers.tables.db import Row
 from penstock.brokers.tables.key_order import KeyOrder
 
 Place = tuple[float, bytes]
@@ -60,12 +61,14 @@ class KeyTurns:
         """Rows of a lane, key after key; `packed`: how many jobs its parcels hold, at least."""
         picked = Picked()
         live: list[_Line] = []
-        for looked, key in enumerate(self._keys(offer, packed, cursors.get(offer.hash))):
+        begin = _after(cursors.get(offer.hash)) if policy != "batch" else self._oldest(offer)
+        for looked, key in enumerate(self._keys(offer, packed, begin)):
             if looked - picked.jobs >= _MOST_HELD:
                 cursors[offer.hash] = key
                 break
             if policy != "fair" and key:
-                if self._take_head(offer, policy, key, picked):
+                most = want - picked.jobs if policy == "batch" else 1
+                if self._take_first(offer, policy, key, most, picked):
                     cursors[offer.hash] = key
             else:
                 line = _Line(key, _FIRST, want if not key else self._room(offer, want, key))
@@ -83,10 +86,15 @@ class KeyTurns:
             ]
         return picked
 
-    def _keys(self, offer: ClaimableLane, packed: int, last: str | None) -> Iterator[str]:
-        """The keys that have anything ready, once round, beginning after the last one."""
-        # NUL is in no key: this is the one after it.
-        start = turn = "" if last is None else f"{last}\x00"
+    def _oldest(self, offer: ClaimableLane) -> str:
+        """The key of the job that is due for the longest time."""
+        parameters = {"lane": offer.hash, "now": self._now}
+        row = self._db.execute(sql.oldest_turn, parameters).fetchone()
+        return "" if row is None else row["turn"]
+
+    def _keys(self, offer: ClaimableLane, packed: int, start: str) -> Iterator[str]:
+        """The keys that have anything ready, once round, beginning with this one."""
+        turn = start
         wrapped = not start
         while True:
             if packed and not turn:
@@ -100,7 +108,7 @@ class KeyTurns:
                     continue
                 key = row["turn"]
             yield key
-            turn = f"{key}\x00"
+            turn = _after(key)
 
     def _take(
         self, offer: ClaimableLane, line: _Line, share: int, packed: int, picked: Picked
@@ -130,14 +138,34 @@ class KeyTurns:
         picked.plain = min(before + share, len(picked.loose) + packed)
         return picked.plain > before
 
-    def _take_head(self, offer: ClaimableLane, policy: str, key: str, picked: Picked) -> bool:
+    def _take_first(
+        self, offer: ClaimableLane, policy: str, key: str, most: int, picked: Picked
+    ) -> bool:
+        """The first job of an ordered key, or so many of them; False if it may give none."""
         parameters = {"lane": offer.hash, "key": key, "now": self._now, "ruled": self._ruled}
-        head = self._db.execute(sql.turn_head, parameters).fetchone()
-        if head is None or head["ruled"] or head["run_at"] > self._now:
+        rows = self._db.execute(sql.turn_first, {**parameters, "limit": most}).fetchall()
+        if not rows or self._held(rows[0]):
             return False
-        if self._lines.behind(offer.lane.queue, key, head["id"], policy) is not None:
+        queue, first = offer.lane.queue, rows[0]["id"]
+        if self._lines.behind(queue, key, first, policy) is not None:
             return False
-        if self._room(offer, 1, key) <= 0:
+        room = min(most, self._room(offer, most, key))
+        if room <= 0:
             return False
-        picked.rows.append(head["id"])
+        picked.rows.append(first)
+        elsewhere = self._lines.first_ready(queue, key, offer.hash) if room > 1 else None
+        tried = rows[0]["tried"]
+        for row in rows[1:room]:
+            late = elsewhere is not None and row["id"] > elsewhere
+            if tried or row["tried"] or late or self._held(row):
+                break
+            picked.rows.append(row["id"])
         return True
+
+    def _held(self, row: Row) -> bool:
+        return bool(row["ruled"]) or row["run_at"] > self._now
+
+
+def _after(key: str | None) -> str:
+    """The key after this one: NUL is in no key."""
+    return "" if key is None else f"{key}\x00"

@@ -24,7 +24,8 @@ class SqliteStatements(Statements):
     put_lease: str
     trim_parcel: str
     next_turn: str
-    turn_head: str
+    oldest_turn: str
+    turn_first: str
     turn_rows: str
     put_start: str
     move_start: str

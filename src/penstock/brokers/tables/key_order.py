@@ -12,6 +12,8 @@ from penstock.job import Job, State
 from penstock.rules.key_order import policies
 from penstock.rules.rule import Rule
 
+_LAST_ID = b"\xff" * 16
+
 
 class KeyOrder:
     """The lines of a store's ordered queues, one for each key."""
@@ -29,6 +31,13 @@ class KeyOrder:
             return row["running"]
         failed = row["failed"] if policy == "wait" else None
         return min((raw for raw in (row["ready"], failed) if raw is not None), default=None)
+
+    def first_ready(self, queue: str, key: str, lane: int) -> bytes | None:
+        """The first job of this key that is ready in any other lane of its queue."""
+        others = [other for other in msgspec.json.decode(self._lanes_of(queue)) if other != lane]
+        lanes = msgspec.json.encode(others).decode()
+        parameters = {"lanes": lanes, "key": key, "id": _LAST_ID}
+        return self._db.execute(self._store.sql.behind, parameters).fetchone()["ready"]
 
     def _lanes_of(self, queue: str) -> str:
         if queue not in self._lanes:

@@ -42,7 +42,7 @@ class ReleaseRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class OrderRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The order of a queue by key: `policy` is wait, skip or fair; `off` removes it."""
+    """The order of a queue by key: `policy` is wait, skip, batch or fair; `off` removes it."""
 
     queue: str
     policy: str | None = None

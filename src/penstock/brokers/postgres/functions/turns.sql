@@ -55,6 +55,17 @@ begin
     select coalesce(sum(p.jobs), 0) into v_in_parcels
       from (select parcel.jobs from penstock.parcel
              where parcel.lane = p_lane and parcel.id >= p_floor order by parcel.id limit p_guess) p;
+    if p_policy = 'batch' then  -- begin with the key of the job that was due first
+        select coalesce(hashtextextended(nullif(j.key, ''), 0), 0) - 1 into v_start
+          from penstock.job j
+         where j.lane = p_lane
+           and j.state = 'ready'
+           and j.run_at <= p_now
+         order by j.run_at, j.id
+         limit 1;
+        v_start := coalesce(v_start, v_lowest);
+        v_turn := v_start;
+    end if;
     -- One job of each key.
     while cardinality(ids) + plain < p_want loop
         select coalesce(hashtextextended(nullif(j.key, ''), 0), 0) as turn, j.key, j.run_at into v_next
@@ -94,7 +105,12 @@ begin
         if p_policy <> 'fair' and v_turn <> 0 then
             v_head := penstock.head_of(v_lanes, p_lane, v_turn, v_queue, p_policy = 'wait', v_tag_rules, p_now);
             if v_head is not null then
-                ids := ids || v_head;
+                v_most := least(v_most, p_want - cardinality(ids) - plain);
+                ids := ids || case
+                    when p_policy = 'batch'
+                    then penstock.batch_after(v_lanes, p_lane, v_turn, v_head, v_most, v_tag_rules, p_now)
+                    else array[v_head]
+                end;
                 v_last_turn := v_turn;
             end if;
             continue;
@@ -214,6 +230,53 @@ begin
 end
 $$;
 
+-- The first job of a key, and those that go with it in a batch, locked: the next by id, as long as each
+-- is due and no job of the key comes before it in another lane. One that went wrong before is alone.
+create or replace function penstock.batch_after(
+    p_lanes bigint[], p_lane bigint, p_turn bigint, p_head uuid, p_limit integer, p_ruled boolean,
+    p_now double precision
+) returns uuid[]
+language plpgsql
+as $$
+declare
+    v_ids uuid[] := array[p_head];
+    v_next record;
+    v_elsewhere uuid := (
+        select f.id
+          from unnest(p_lanes) as l (hash),
+               lateral (select penstock.first_in_line(l.hash, p_turn, 'ready') as id offset 0) f
+         where l.hash <> p_lane
+           and f.id is not null
+         order by f.id
+         limit 1
+    );
+begin
+    if exists (select 1 from penstock.job j where j.id = p_head and (j.failures > 0 or j.lapses > 0)) then
+        return v_ids;
+    end if;
+    for v_next in
+        select j.id, j.key, j.run_at, j.expires_at, j.failures, j.lapses
+          from penstock.job j
+         where j.lane = p_lane
+           and j.key is not null
+           and j.state in ('failed', 'ready', 'running')
+           and j.state between 'ready' and 'ready'
+           and coalesce(hashtextextended(nullif(j.key, ''), 0), 0) = p_turn
+           and j.id > p_head
+         order by j.state, j.id
+         limit p_limit - 1
+    loop
+        exit when v_next.run_at > p_now or v_next.expires_at <= p_now or v_next.id > v_elsewhere
+               or v_next.failures > 0 or v_next.lapses > 0
+               or (p_ruled and penstock.kept_by_tag(v_next.id, p_lane, v_next.key, p_now));
+        perform 1 from penstock.job j where j.id = v_next.id and j.state = 'ready' for update skip locked;
+        exit when not found;
+        v_ids := v_ids || v_next.id;
+    end loop;
+    return v_ids;
+end
+$$;
+
 -- The first job of a key in a lane that is in this state; null if there is none. The state is compared
 -- as a range and ordered by: only the index job_order has that order, so the planner takes it, whatever
 -- the statistics say, and does not scan by id or through all failed jobs.
@@ -296,7 +359,7 @@ begin
 end
 $$;
 
--- The policy of a lane's queue (fair, wait or skip); null: it is not handed out by key.
+-- The policy of a lane's queue (fair, wait, skip or batch); null: it is not handed out by key.
 create or replace function penstock.policy_of(p_lane bigint) returns text
 language sql stable
 as $$

@@ -237,7 +237,7 @@ create table penstock.rule (
     running integer,  -- of a limit: at most so many at a time
     rate_jobs integer,  -- and so many starts in so many seconds
     rate_seconds double precision,
-    policy text,  -- of an order: wait, skip or fair
+    policy text,  -- of an order: wait, skip, batch or fair
     primary key (kind, queue, task, version, tag, tag_value, key, per_key)
 );
 -- Only the owner and members of penstock_admin may block and unblock. search_path is fixed, so that a

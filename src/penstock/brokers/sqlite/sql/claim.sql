@@ -135,10 +135,21 @@ select coalesce(key, '') as turn, run_at, id, key
  order by coalesce(key, ''), run_at, id
  limit 1;
 
--- name: turn_head
--- Serves claim in an ordered queue: the first ready job of a key in a lane, by id; `ruled` if a rule
--- by tag keeps it back. That it is one of three states is what the index is asked by.
+-- name: oldest_turn
+-- Serves claim in a queue that is handed out in batches: the key of the job that was due first.
+select coalesce(key, '') as turn
+  from penstock_job
+ where lane = :lane
+   and state = 'ready'
+   and run_at <= :now
+ order by run_at, id
+ limit 1;
+
+-- name: turn_first
+-- Serves claim in an ordered queue: the first ready jobs of a key in a lane, by id; `ruled` if a rule
+-- by tag keeps one back. That it is one of three states is what the index is asked by.
 select j.id, j.run_at,
+       j.failures > 0 or j.lapses > 0 as tried,
        :ruled
        and exists (
             select 1
@@ -161,7 +172,7 @@ select j.id, j.run_at,
    and j.state = 'ready'
    and j.state in ('failed', 'ready', 'running')
  order by j.id
- limit 1;
+ limit :limit;
 
 -- name: turn_rows
 -- Serves claim by keys in turn: due rows of one key after a place, without those that a rule by tag

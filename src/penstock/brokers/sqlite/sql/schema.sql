@@ -184,7 +184,7 @@ create table penstock_rule (
     running integer,  -- of a limit: at most so many at a time
     rate_jobs integer,  -- and so many starts in so many seconds
     rate_seconds real,
-    policy text,  -- of an order: wait, skip or fair
+    policy text,  -- of an order: wait, skip, batch or fair
     primary key (kind, queue, task, version, tag, tag_value, key, per_key)
 ) without rowid, strict;
 
