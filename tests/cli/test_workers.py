@@ -48,6 +48,57 @@ def test_numbers_are_set_by_name_and_reset(shop):
     assert "mail-1" in audit
 
 
+CRM = """
+from penstock import App
+
+app = App()
+
+
+@app.task(queue="mail", name="mail.sweep")
+def clean() -> None: ...
+"""
+
+
+def test_two_programs_with_a_task_of_one_name_are_told(shop):
+    """The worker that starts later logs it; both run."""
+    (shop.folder / "crm.py").write_text(CRM)
+    first = shop.start("worker", "shop:app", "--processes", "1", "--name", "shop-1")
+    try:
+        until_alive(shop, 1)
+        second = shop.start("worker", "crm:app", "--processes", "1", "--name", "crm-1")
+        try:
+            rows = until_alive(shop, 2)
+            listed = shop("workers")
+            found = shop("doctor").stdout
+        finally:
+            second.terminate()
+            said = second.communicate(timeout=60)[1]
+    finally:
+        first.terminate()
+        quiet = first.communicate(timeout=60)[1]
+
+    sentence = "the task mail.sweep is shop:sweep (worker shop-1) and crm:clean (worker crm-1)"
+    assert sentence in said
+    assert "each of them runs jobs of the other" not in quiet
+    assert sentence in " ".join(listed.stderr.split())
+    assert sentence in " ".join(found.split())
+    assert [[sentence in each for each in row["warnings"]] for row in rows] == [[True], [True]]
+
+
+def until_alive(shop, count):
+    """The processes of these workers, once all have claimed."""
+    broker, rows = shop.store(), []
+    try:
+        for _ in range(600):
+            rows = shop.lines("workers")
+            if len(rows) == count and all(row["claimed_at"] for row in rows):
+                return rows
+            broker.wait(None, 0.1)
+    finally:
+        broker.close()
+    raise AssertionError(f"no {count} workers: {rows}")
+
+
 def test_what_makes_no_sense_is_refused(shop):
     shop("enqueue", "shop:send", "ada")
 

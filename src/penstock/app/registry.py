@@ -39,7 +39,7 @@ from penstock.task.option_types import (
     check_options,
     names_of,
 )
-from penstock.task.signature import check_function, visible_names
+from penstock.task.signature import check_function, name_of, visible_names
 from penstock.task.task import AsyncTask, PlainTask, Task, stub
 
 if TYPE_CHECKING:
@@ -122,6 +122,7 @@ class Registry:
     def __init__(self) -> None:
         self.tasks: dict[str, Task[..., Any]] = {}
         self._aliases: dict[str, Task[..., Any]] = {}
+        self.task_places: dict[str, str] = {}  # of those that are not named after their function
         self.datasets: dict[str, Dataset[...]] = {}
         self.hooks: dict[str, tuple[Callable[..., Any], ...]] = {}
         self.middlewares: tuple[Callable[..., Any], ...] = ()
@@ -271,6 +272,10 @@ class Registry:
                 )
         self.tasks[task.name] = task
         self._aliases.update(dict.fromkeys(task.aliases, task))
+        place = name_of(task.function)
+        if not task.declared:
+            names = {task.name, *task.aliases} - {place}
+            self.task_places = {**self.task_places, **dict.fromkeys(names, place)}
 
     def task_named(self, name: str) -> Task[..., Any] | None:
         """The task of this name, or one that once had it; None if there is none."""

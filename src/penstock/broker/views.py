@@ -158,6 +158,8 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     app: str = ""  # of which program: it is handed jobs of that one alone
     tasks: Mapping[str, int] = {}  # names it knows (aliases too), each with its highest version
+    # Of each task that is not named after its function: which one it is, as `module:function`.
+    places: Mapping[str, str] = {}
     tags: frozenset[str] = frozenset()
     queues: tuple[str, ...] | None = None  # None: every queue
     host: str = ""

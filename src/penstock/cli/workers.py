@@ -124,14 +124,24 @@ def _list(broker: Broker, *, json: bool) -> None:
 
     from penstock.broker.worker_settings import WorkerSettings
     from penstock.cli import output
+    from penstock.operate.task_places import REMEDY, defined_twice
     from penstock.operate.worker_health import worker_health
     from penstock.operate.worker_settings import jobs_by_worker
 
     rows = sorted(broker.workers(), key=lambda row: (row.group or row.id, row.id))
     held, now = jobs_by_worker(broker.find), broker.clock.now()
     records = {each.worker: each for each in broker.records(WorkerSettings)}
+    twice = defined_twice(rows)
     if json:
-        output.print_json_lines(_described(row, held.get(row.id, []), now) for row in rows)
+        output.print_json_lines(
+            {
+                **_described(row, held.get(row.id, []), now),
+                "warnings": [
+                    str(each) for each in twice if each.app == row.app and each.task in row.tasks
+                ],
+            }
+            for row in rows
+        )
         return
     if not rows:
         output.print_note("no worker is alive: penstock worker myapp:app starts one")
@@ -154,6 +164,8 @@ def _list(broker: Broker, *, json: bool) -> None:
     for name in dict.fromkeys(row.group for row in rows):
         if name in records:
             output.print_note(f"{name}: set to {records[name].text}")
+    for each in twice:
+        output.print_note(f"warning: {each}; {REMEDY}")
 
 
 def _described(row: WorkerRow, jobs: list[Job[Any]], now: float) -> dict[str, Any]:

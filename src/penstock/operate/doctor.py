@@ -18,6 +18,7 @@ from penstock.broker.lake_mark import Mark
 from penstock.errors import PenstockError
 from penstock.operate.rule_fields import undo_command
 from penstock.operate.sentences import jobs_text
+from penstock.operate.task_places import REMEDY, defined_twice
 from penstock.operate.time_text import duration_text
 from penstock.rules.rule import Rule
 from penstock.schedules.schedule import Schedule
@@ -79,6 +80,9 @@ def examine_jobs(broker: Broker, known: Mapping[str, int] | None = None) -> list
         counts, workers = broker.count(), broker.workers()
         findings += _workers(workers, counts, broker.clock.now())
         findings += task_findings(workers, counts, known)
+        findings += [
+            Finding("tasks", Colour.YELLOW, str(each), REMEDY) for each in defined_twice(workers)
+        ]
         findings += rule_findings(broker.records(Rule), counts, broker.clock.now())
         findings += _schedules(broker)
         findings += _lakes(broker)

@@ -12,11 +12,16 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.broker.protocol import Broker
 from penstock.broker.worker_settings import WorkerSettings
+from penstock.worker.other_places import warn_of_other_places
+
+if TYPE_CHECKING:
+    from penstock.app.app import App
 
 READ_SECONDS = 30.0  # between two reads, although nothing says that something changed
 SECONDS_BETWEEN = 0.5  # two reads, where the version of the rules changes with every look at it
@@ -51,6 +56,11 @@ class LiveSettings:
         self._applied: WorkerSettings | None = None
         self._version: int | None = None
         self._read_at = 0.0
+
+    def begin(self, app: App) -> None:
+        """The store is open: from here on settings are about this worker, and so are warnings."""
+        self.began_at = app.broker.clock.now()
+        warn_of_other_places(app, self.name)
 
     def refresh(self, broker: Broker, version: int) -> None:
         """Read the settings from the store, if this version of its rules is another one."""

@@ -136,6 +136,7 @@ def row_of(child: Child, app: App, config: ChildConfig) -> WorkerRow:
         id=child.id,
         app=app.name,
         tasks=app.known_tasks(detached=False),
+        places=app.task_places,
         tags=frozenset(config.tags),
         queues=child.queues,
         host=socket.gethostname(),

@@ -156,6 +156,7 @@ class Worker:
             id=self.id,
             app=self.app.name,
             tasks=self._tasks,
+            places=self.app.task_places,
             tags=self._tags,
             queues=self.queues,
             host=self._host,

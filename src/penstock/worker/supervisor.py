@@ -244,7 +244,7 @@ class Supervisor:
             log.warning("the store answers: work begins")
         self._waits_for = None
         self._checked_at = monotonic()
-        self._settings.began_at = self.app.broker.clock.now()
+        self._settings.begin(self.app)
         return True
 
     def _supervise(self) -> int:

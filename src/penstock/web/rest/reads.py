@@ -17,6 +17,7 @@ from penstock.operate.flow_progress import flow_progress
 from penstock.operate.parse_input import parse_pairs
 from penstock.operate.refusals import NotFound
 from penstock.operate.sentences import no_such_flow_text
+from penstock.operate.task_places import defined_twice
 from penstock.operate.to_json import RuleJson, iso, rule_json
 from penstock.operate.trends import Trend, TrendFilter
 from penstock.operate.worker_settings import jobs_by_worker
@@ -69,6 +70,7 @@ class WorkerJson(msgspec.Struct):
     queues: list[str] | None
     tags: list[str]
     tasks: dict[str, int]
+    places: dict[str, str]  # module:function, of each task that is named otherwise
     penstock: str
     started_at: str | None
     claimed_at: str | None
@@ -78,6 +80,7 @@ class Workers(msgspec.Struct):
     """Every worker; lapsed ones until they are recovered."""
 
     workers: list[WorkerJson]
+    warnings: list[str]  # tasks that live workers define in several places
 
 
 class FlowSummary(msgspec.Struct):
@@ -196,7 +199,7 @@ def queues(request: WebRequest) -> Queues:
 
 
 def workers(request: WebRequest) -> Workers:
-    held = jobs_by_worker(request.store.find)
+    held, rows = jobs_by_worker(request.store.find), request.store.workers()
     return Workers(
         [
             WorkerJson(
@@ -213,12 +216,14 @@ def workers(request: WebRequest) -> Workers:
                 None if row.queues is None else list(row.queues),
                 sorted(row.tags),
                 dict(row.tasks),
+                dict(row.places),
                 row.penstock,
                 iso(row.started_at or None),
                 iso(row.claimed_at),
             )
-            for row in request.store.workers()
-        ]
+            for row in rows
+        ],
+        [str(each) for each in defined_twice(rows)],
     )
 
 

@@ -285,6 +285,7 @@ class Launcher(threading.Thread):
             id=id or self._spare,
             app=self._app.name,
             tasks=self._app.known_tasks(detached=True) if id is None else {},
+            places=self._app.task_places if id is None else {},
             tags=frozenset(self._config.tags),
             queues=self._config.queues if id is None else (),
             host=self._host,
