@@ -46,6 +46,17 @@ def test_the_storm_kills_and_prints_its_verdict(cli):
     assert "penstock verify --url sqlite:///" in said
 
 
+def test_the_demo_of_shards_splits_a_store_and_prints_its_verdict(cli):
+    demo = cli.start("demo", "--shards", "--quick")
+    said, errors = demo.communicate(timeout=250)
+
+    assert demo.returncode == 0, said + errors
+    assert "b  [################                ]   512 buckets" in said
+    assert "jobs: nothing was lost, nothing ended twice." in said
+    assert "BROKEN" not in said
+    assert "penstock shards status --url shards:///" in said
+
+
 def test_bench_gives_all_figures(cli):
     bench = cli.start(
         "bench", "--jobs", "1000", "--claim", "--around", "1000", "--folder", ".", "--json"

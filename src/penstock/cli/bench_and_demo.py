@@ -190,6 +190,10 @@ def demo(
         int | None,
         typer.Option(help="With --storm: the same faults again.", show_default="another each time"),
     ] = None,
+    shards: Annotated[
+        bool,
+        typer.Option("--shards", help="Split a store in two while its jobs run; half a minute."),
+    ] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller numbers.")] = False,
     url: Annotated[
         str | None,
@@ -209,10 +213,17 @@ def demo(
     With --storm: producers, workers and their supervisors are killed, frozen and restarted at
     random while jobs of every kind run; then everything that was accepted must have ended once.
 
+    With --shards: a SQLite file becomes two shards while jobs run, and the mover is killed on its
+    way; then the history of both is checked.
+
     Example: penstock demo --storm
     """
-    if url is not None and (storm or spark):
-        raise Refused("--url is for the demo without --spark and --storm")
+    if url is not None and (storm or spark or shards):
+        raise Refused("--url is for the demo without --spark, --storm and --shards")
+    if shards:
+        from penstock.tools.demo.shards.run_demo import run_demo as run_shards_demo
+
+        raise typer.Exit(run_shards_demo(seconds=1 if quick else 3, json=json))
     if storm:
         from penstock.tools.demo.storm.run_storm import run_storm
 
