@@ -196,6 +196,7 @@ def test_the_files_are_the_users_alone_and_say_nothing_of_the_store(folder, monk
         (Outcome(State.CANCELLED, "cancelled", started_at=1.0), Exit.NO_OUTCOME),
         (msgspec.structs.replace(lapsed(), started_at=1.0), Exit.NO_OUTCOME),
         (put_back("paused"), Exit.NO_OUTCOME),
+        (Outcome(State.WAITING, "jobs", started_at=1.0), Exit.WAITS),
     ],
 )
 def test_an_outcome_has_its_exit_code(outcome, code):
@@ -205,7 +206,7 @@ def test_an_outcome_has_its_exit_code(outcome, code):
 
 def test_exit_codes_are_promised():
     """A26, A37."""
-    assert [code.value for code in Exit] == [0, 100, 101, 102, 103]
+    assert [code.value for code in Exit] == [0, 100, 101, 102, 103, 104]
     assert describe_keeper_exit(100) == "another process runs the job"
     assert (describe_keeper_exit(-9), describe_keeper_exit(7)) == ("SIGKILL", "exit code 7")
 

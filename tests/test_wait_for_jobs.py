@@ -24,6 +24,7 @@ from penstock.errors import WaitsForJobs
 from penstock.flows.flow import WAIT_TASK
 from penstock.job import Job, Outcome, State
 from penstock.run.attempt import run, run_async
+from penstock.testing import Testing
 from penstock.testing.conformance.factories import a_worker, claim_for
 
 Work = Callable[[], list[str]]
@@ -299,6 +300,25 @@ def test_a_retried_part_is_waited_for_again(app: App, work: Work) -> None:
     assert outcome is not None
     assert (outcome.state, outcome.reason, outcome.spawned) == (State.READY, "jobs", ())
     assert outcome.run_at is not None
+
+
+def test_the_testing_kit_drains_it(penstock_testing: Callable[[App], Testing]) -> None:
+    app = App("memory:")
+
+    @app.task(name="part")
+    def part(n: int) -> int:
+        return n
+
+    @app.task(name="parent")
+    def parent() -> int:
+        parts = current_job().wait_for_jobs("parts", part.map(range(4)))
+        return sum(each.result() for each in parts)
+
+    t = penstock_testing(app)
+    handle = parent.enqueue()
+    t.drain()
+
+    assert handle.result(timeout=0) == 6
 
 
 def test_what_cannot_wait_is_refused(app: App, work: Work) -> None:

@@ -372,6 +372,8 @@ def test_a_parent_that_waits_holds_no_process_and_queues_each_part_once(story: D
         (State.READY, "jobs")
     ] * 2
     assert (last.state, last.attempt, last.lapses) == (State.SUCCEEDED, 8, 2)
+    codes = Counter(re.findall(r"has ended, exit code (\d+)", story.log(handle.id)))
+    assert codes == {"102": 3, "104": 2, "0": 1}  # and two keepers were killed
 
 
 def test_the_files_of_a_job_go_when_the_store_forgets_it(story: DetachedStory):

@@ -130,6 +130,8 @@ def _put_end(ended: Debugged) -> None:
         else f" in {duration_text(max(outcome.run_at - _ended_at(ended), 0))}"
     )
     how = f"been ready again{after}" if outcome.state == "ready" else f"ended as {outcome.state}"
+    if outcome.state == "waiting":
+        how = "waited and run again when these have ended"
     output.print_error(f"would have {how}: {outcome.reason or 'error'}")
 
 

@@ -14,8 +14,9 @@ class Exit(IntEnum):
     DONE = 0  # the job succeeded, now or before
     LOCKED = 100  # another process runs the job: nothing was done
     RAISED = 101  # the function raised, or ran out of time
-    NO_OUTCOME = 102  # without an outcome: it died, was cancelled or stopped, or waits for jobs
+    NO_OUTCOME = 102  # it ended without an outcome: it died, was cancelled or was stopped
     MISSING = 103  # no such job or task, its code does not load, or its files cannot be written
+    WAITS = 104  # it waits for jobs that it queued, and is started again
 
 
 MEANING = {
@@ -24,6 +25,7 @@ MEANING = {
     Exit.RAISED: "the function raised",
     Exit.NO_OUTCOME: "it ended without an outcome",
     Exit.MISSING: "its code does not load or its files cannot be written; its log says which",
+    Exit.WAITS: "it waits for jobs that it queued",
 }
 
 
@@ -31,7 +33,9 @@ def code_of(outcome: Outcome) -> Exit:
     """The exit code for this outcome."""
     if outcome.state is State.SUCCEEDED or outcome.reason == "repeat":
         return Exit.DONE
-    if outcome.reason in {"jobs", "cancelled", "crashed", "shutdown", "later", "store"}:
+    if outcome.reason == "jobs":
+        return Exit.WAITS
+    if outcome.reason in {"cancelled", "crashed", "shutdown", "later", "store"}:
         return Exit.NO_OUTCOME
     return Exit.RAISED if outcome.started_at is not None else Exit.NO_OUTCOME
 
