@@ -75,7 +75,7 @@ def _kept() -> Path:
     home = java_home()
     java = Path(shutil.which("java") or "" if home is None else home / "bin" / "java").resolve()
     made = [path.stat().st_mtime_ns for path in (brought / "jars", java)]
-    known_by = repr((version("pyspark"), brought, java, made))
+    known_by = repr((version("pyspark"), brought, java, made, Path(__file__).read_bytes()))
     kept = KEPT / hashlib.sha256(known_by.encode()).hexdigest()[:16]
     kept.mkdir(parents=True, exist_ok=True)
     libraries = Path("python", "lib")
@@ -134,10 +134,16 @@ def _use(new: Path, classes: Path) -> None:
     import penstock.spark
 
     with tempfile.TemporaryDirectory() as folder:
-        spark: Any = penstock.spark.session("local[2]", url=f"sqlite:///{folder}/none.db")
+        spark: Any = penstock.spark.session("local[2]", url=f"sqlite:///{folder}/jobs.db")
         frame = spark.createDataFrame([(1, "a"), (2, "b")], "n int, name string")
         frame.groupBy("name").count().write.parquet(f"{folder}/frame")
         spark.read.parquet(f"{folder}/frame").orderBy("name").collect()
+        frame.write.format("penstock").option("task", "mail:send").mode("append").save()
+        spark.read.format("penstock").option("table", "jobs").load().count()
+        stream = spark.readStream.format("penstock").option("table", "attempts").load().writeStream
+        stream = stream.foreachBatch(lambda batch, _: batch.collect())
+        stream = stream.option("checkpointLocation", f"{folder}/checkpoint")
+        stream.trigger(availableNow=True).start().awaitTermination()
         gateway = spark.sparkContext._gateway
         spark.stop()
     gateway.shutdown()
