@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.app.app import App
+from penstock.broker.shard_map import parse_buckets
 from penstock.brokers import open_shards
-from penstock.brokers.sharded.resharding import parse_buckets
 from penstock.errors import Refused
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import a_worker

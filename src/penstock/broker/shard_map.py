@@ -129,6 +129,22 @@ def text_of_buckets(buckets: Collection[int]) -> str:
     return ",".join(f"{first}-{last}" if first != last else str(first) for first, last in runs)
 
 
+def parse_buckets(text: str) -> list[int]:
+    """Buckets as people write them: 0-511,600; `all`."""
+    if text == "all":
+        return list(range(BUCKETS))
+    found: set[int] = set()
+    for piece in text.split(","):
+        first, dash, last = piece.strip().partition("-")
+        if not (first.isdigit() and (last.isdigit() or not dash)):
+            raise Refused(f"buckets {text!r}: write ranges as 0-511,600, or all")
+        begin, end = int(first), int(last or first)
+        if not begin <= end < BUCKETS:
+            raise Refused(f"buckets {piece}: there are 0 to {BUCKETS - 1}")
+        found.update(range(begin, end + 1))
+    return sorted(found)
+
+
 def check_map(given: ShardMap) -> None:
     """Refuse a map that leaves a bucket out, or that its own keeper could not read."""
     firsts = [first for first, _ in given.ranges]

@@ -77,7 +77,7 @@ def shards(
 
     Example: penstock shards move --buckets 0-511 --to b --dry-run
     """
-    from penstock.brokers.sharded.resharding import parse_buckets
+    from penstock.broker.shard_map import parse_buckets
 
     _check(verb, name, buckets, to)
     if not 0.01 <= busy <= 1:

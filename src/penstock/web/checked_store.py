@@ -33,6 +33,7 @@ from penstock.operate.datasets import DatasetRange, pipeline_of
 from penstock.operate.doctor import Finding, examine, examine_jobs, promise_of
 from penstock.operate.queue_settings import options_of_queues
 from penstock.operate.roles import OPERATIONS, Person, Role, needs
+from penstock.operate.shards_view import ShardsView, look_at_shards
 from penstock.operate.trends import Trend, TrendFilter, read_trend
 from penstock.operate.why_named import why_named
 from penstock.rules.rule import Rule
@@ -198,6 +199,10 @@ class CheckedStore(Actions):
     @needs(Role.VIEW)
     def workers(self) -> list[WorkerRow]:
         return self._broker.workers()
+
+    @needs(Role.VIEW)
+    def shards(self) -> ShardsView:
+        return look_at_shards(self._broker)
 
     @needs(Role.VIEW)
     def schedules(self) -> list[Schedule]:

@@ -233,19 +233,3 @@ class Resharding:
                 f"{', '.join(self._shards.named)}"
             )
         return self._shards.named[name]
-
-
-def parse_buckets(text: str) -> list[int]:
-    """Buckets as people write them: 0-511,600; `all`."""
-    if text == "all":
-        return list(range(BUCKETS))
-    found: set[int] = set()
-    for piece in text.split(","):
-        first, dash, last = piece.strip().partition("-")
-        if not (first.isdigit() and (last.isdigit() or not dash)):
-            raise Refused(f"buckets {text!r}: write ranges as 0-511,600, or all")
-        begin, end = int(first), int(last or first)
-        if not begin <= end < BUCKETS:
-            raise Refused(f"buckets {piece}: there are 0 to {BUCKETS - 1}")
-        found.update(range(begin, end + 1))
-    return sorted(found)
