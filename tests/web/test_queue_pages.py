@@ -8,6 +8,7 @@ import re
 import pytest
 
 from penstock.job import failed
+from penstock.operate.sentences import NEVER_SET
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import a_job, enqueue_and_claim, settle, some_jobs
 from penstock.web.access import Role
@@ -148,7 +149,7 @@ def test_each_rule_is_set_and_taken_back_as_the_page_offers_it(web: Web, broker,
     assert (last["author"], last["reason"]) == ("ada", "it is over")
     again = browser.post(f"/rules/{off}", data=fields)
     assert again.status_code == 409
-    assert "it was removed already" in text_of(again.text)
+    assert NEVER_SET in text_of(again.text)
 
 
 def test_what_a_role_may_not_do_is_refused_where_it_is_done(memory_web: Web, memory_broker):
