@@ -153,8 +153,8 @@ def _put(rows: Sequence[dict[str, Any]]) -> None:
             f"{row['enqueue_cpu_per_job']:,.0f}",
             f"{row['worker_cpu_per_job']:,.0f}",
             f"{row['processing']:,.0f}",
-            f"{row['count_ms']:.1f} ms",
-            f"{row['find_ms']:.1f} ms",
+            f"{row['count_ms']:.2f} ms",
+            f"{row['find_ms']:.2f} ms",
         )
     output.console().print(made)
     output.print_text(
