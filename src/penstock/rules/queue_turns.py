@@ -58,6 +58,10 @@ class QueueTurns:
         It is given a lane and the most jobs, and answers how many it took. If they are fewer, the
         lane has no more for this claim.
         """
+        if len(offers) == 1:  # the hot path: one lane, and nothing to share
+            [only] = offers
+            self.took(worker, {only.lane.queue: take(only, room)})
+            return
         taken: Counter[str] = Counter()
         for group in rounds(offers):
             live = self.by_turn(worker, group)
@@ -112,7 +116,7 @@ class QueueTurns:
             if len(self._handed_out) >= _MOST_WORKERS:
                 self._handed_out.clear()
             times = self._handed_out[worker] = {}
-        for queue in sorted(jobs, key=jobs.__getitem__):
+        for queue in jobs if len(jobs) == 1 else sorted(jobs, key=jobs.__getitem__):
             if jobs[queue]:
                 times[queue] = next(self._times)
 

@@ -203,7 +203,10 @@ class HotPaths:
             job = job_of(job_id, row)
             self._claimed[job_id] = (row, job)
             jobs.append(job)
-        self._turns.took(worker, Counter(job.queue for job in jobs))
+        if jobs:
+            one = len(self._lanes) == 1
+            queues = {jobs[0].queue: len(jobs)} if one else Counter(job.queue for job in jobs)
+            self._turns.took(worker, queues)
         times = [rule.until for rule in self._rules if rule.until is not None and rule.until > now]
         if reply[1]:
             times.append(float(reply[1]))
