@@ -5,6 +5,8 @@ Where the memory broker looks at everything, this looks at an index.
 
 from __future__ import annotations
 
+import itertools
+import time
 import uuid
 from collections.abc import (
     Callable,
@@ -61,6 +63,25 @@ def _note_key(field: bytes) -> tuple[str, str]:
     return msgspec.msgpack.decode(field, type=tuple[str, str])
 
 
+# Notes of one moment are shown as they were made, and a hash has no order: each has a number.
+_numbers = itertools.count(time.time_ns())
+_numbered = packed(tuple[int, Note])
+_NOTE = Codec[Note](
+    lambda note: _numbered.encode((next(_numbers), note)), lambda row: _numbered.decode(row)[1]
+)
+
+
+class NoteRows(Rows[tuple[str, str], Note]):
+    """The notes of one job, in the order in which they were made."""
+
+    def load_all(self) -> None:
+        super().load_all()
+        rows = self._fetched.items()
+        self._fetched = dict(
+            sorted(rows, key=lambda row: _numbered.decode(row[1])[0] if row[1] else 0)
+        )
+
+
 class RedisStore(MemoryStore):
     """The containers of one change, and what is looked up in them."""
 
@@ -99,7 +120,7 @@ class RedisStore(MemoryStore):
         self.notes = self.note_rows = NestedRows(
             change,
             "noted",
-            lambda name: Rows(change, f"notes:{name}", packed(Note), _note_field, _note_key),
+            lambda name: NoteRows(change, f"notes:{name}", _NOTE, _note_field, _note_key),
         )
         self._counted: tuple[_Counted, ...] = (
             *(self.job_rows, self._sent_ids, batches, published),

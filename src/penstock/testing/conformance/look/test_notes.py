@@ -17,10 +17,13 @@ def test_notes_come_oldest_first(broker, clock):
 
 def test_notes_of_the_same_moment_come_as_they_were_made(broker, clock):
     job = enqueue_and_claim(broker, clock)
-    for name in "zcam":
-        broker.note(job, Note("log", name))
+    names = [f"{letter}{number}" for number in range(50) for letter in "zcam"]
+    for name in names:
+        broker.note(
+            job, Note("log", name, b'"a line as long as lines of a log are, or a little longer"')
+        )
 
-    assert [note.name for note in broker.notes(job.id)] == list("zcam")
+    assert [note.name for note in broker.notes(job.id)] == names
 
 
 def test_one_kind_can_be_asked_for(broker, clock):
