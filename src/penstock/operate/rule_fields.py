@@ -14,7 +14,7 @@ from penstock.errors import Refused
 from penstock.operate.parse_input import parse_datetime, parse_duration, parse_integer, parse_pair
 from penstock.operate.time_text import relative_time
 from penstock.rules.limits import parse_rate
-from penstock.rules.rule import POLICIES, Rule, RuleKind
+from penstock.rules.rule import POLICIES, Rule, RuleKind, check_rule
 
 # The operation that removes a rule of this kind; the one that sets it has the kind's name.
 CLEAR_OPERATIONS = {
@@ -52,7 +52,7 @@ def parse_rule(kind: RuleKind, now: float, **fields: Unpack[RuleFields]) -> Rule
     policy = fields.get("policy")
     if kind is RuleKind.ORDER and policy is None:
         raise Refused(f"order needs a policy ({', '.join(POLICIES)}), or off")
-    return Rule(
+    rule = Rule(
         kind,
         fields.get("queue"),
         fields.get("task"),
@@ -66,6 +66,8 @@ def parse_rule(kind: RuleKind, now: float, **fields: Unpack[RuleFields]) -> Rule
         per_key=fields.get("per_key", False),
         policy=policy,
     )
+    check_rule(rule)
+    return rule
 
 
 def parse_rule_to_clear(kind: RuleKind, **fields: Unpack[RuleFields]) -> Rule:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import Refused
 from penstock.job import Lane
-from penstock.rules.rule import Rule, RuleKind
+from penstock.rules.rule import Rule, RuleKind, check_rule
 
 _RATE = re.compile(r"\s*(\d{1,9})\s*/\s*(\d+(?:\.\d+)?)?\s*(ms|s|sec|m|min|h|d)\s*")
 _UNITS = {"ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
@@ -28,7 +28,9 @@ def limit_rule(
         raise Refused("limit what? Name a queue, task=..., or both")
     if isinstance(bounds.get("rate"), str):
         bounds["rate"] = parse_rate(bounds["rate"])
-    return Rule(RuleKind.LIMIT, queue, task, author, reason, **bounds)
+    rule = Rule(RuleKind.LIMIT, queue, task, author, reason, **bounds)
+    check_rule(rule)
+    return rule
 
 
 def parse_rate(text: str) -> tuple[int, float]:
