@@ -10,7 +10,7 @@ import socket
 import ssl
 import stat
 import subprocess
-from contextlib import suppress
+from contextlib import closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -274,8 +274,10 @@ def test_dev_shows_the_dashboard_too(shop):
         process.communicate(timeout=60)
     assert process.returncode == 0
     there = urlsplit(address)
-    with suppress(ConnectionRefusedError):  # or somebody else is there now, who does not know us
-        asked = HTTPConnection("127.0.0.1", there.port or 0, timeout=60)
+    with (
+        suppress(ConnectionRefusedError),  # or somebody else is there now, who does not know us
+        closing(HTTPConnection("127.0.0.1", there.port or 0, timeout=60)) as asked,
+    ):
         asked.request("GET", f"/?{there.query}")
         assert asked.getresponse().status == 401
     assert os.environ.get("PENSTOCK_DASHBOARD_TOKENS") is None

@@ -164,7 +164,7 @@ def test_offers_may_be_used_by_many_threads_at_once():
                 candidates.forget(names)
                 candidates.floors()
                 candidates.learn(rows, names.__getitem__, 1.0, seconds=0.0, bottom=False)
-                for candidate in candidates.best(worker, None, None, 1.0):
+                for candidate in candidates.best(worker, None, None, 1.0).lanes:
                     candidates.exhausted(candidate)
         except Exception as error:
             errors.append(error)

@@ -39,6 +39,7 @@ SAMPLES = [
     errors.ProcessDied("a sentence"),
     errors.JobTimeout("a sentence"),
     errors.JobInterrupted("a sentence"),
+    errors.WaitsForJobs("a sentence"),
 ]
 
 
