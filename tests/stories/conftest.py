@@ -78,10 +78,17 @@ class Fleet:
         return self._output.read_text()
 
     def said_unanswered(self) -> int:
-        """How often one of its processes has said that the store does not answer."""
+        """How often one of its processes has said that the store does not answer.
+
+        What it says while it starts is counted by itself: the store has answered since.
+        """
         lines = [line for line in self.output().splitlines() if "does not answer" in line]
         spoken = [re.search(r"(?:ERROR +|^)(\d+) the store", line) for line in lines]
-        return max(Counter(found and found[1] for found in spoken).values(), default=0)
+        said = Counter(
+            (found and found[1], line.rpartition(";")[2])
+            for found, line in zip(spoken, lines, strict=True)
+        )
+        return max(said.values(), default=0)
 
 
 class Story:

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.stories.conftest import Story, eventually
+from tests.suspend import suspend
 
 TOKEN = "4c1e7a90b2d35f68e0c4a1b79d2f6e83"
 JOBS = 3000
@@ -126,8 +127,10 @@ def test_whatever_befalls_the_dashboard_every_job_runs_once(story: Story, fate: 
         try:
             fleet = story.start(processes=1, threads=4, drain=True)
             eventually(lambda: {200, 401} <= attack.answers, what="the attack is under way")
-            if fate != "attacked":
-                process.send_signal(signal.SIGSTOP if fate == "frozen" else signal.SIGKILL)
+            if fate == "frozen":
+                suspend([process.pid], story.url)
+            elif fate == "killed":
+                process.kill()
             story.task("nap").enqueue_many([(JOBS + n,) for n in range(JOBS)])
             more = story.start(processes=1, threads=4, drain=True)
             for each in (fleet, more):

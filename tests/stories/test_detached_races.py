@@ -16,6 +16,7 @@ from penstock import State
 from penstock.testing.postgres import Server
 from tests.stories.conftest import alive, eventually
 from tests.stories.detached_story import PATIENCE, DetachedStory
+from tests.suspend import suspend
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ def test_an_attempt_that_was_given_up_while_it_slept_ends_itself(story: Detached
     run = story.run_of(handle.id)
     [line] = story.wait_for("travel")
 
-    os.kill(run.pid, signal.SIGSTOP)
+    suspend([run.pid], story.url)
     eventually(lambda: story.broker.get(handle.id).attempt > 1, PATIENCE, fleet.output())
     # The lock is still held: nobody begins beside it.
     assert len(story.ledger("travel")) == 1

@@ -18,6 +18,7 @@ from penstock.job import succeeded
 from penstock.testing.conformance.factories import a_job, claim, some_jobs
 from penstock.testing.postgres import Server
 from tests.stories.conftest import Story, eventually
+from tests.suspend import suspend
 
 
 @pytest.fixture
@@ -77,8 +78,7 @@ def test_v6_a_job_fires_twice_only_where_its_worker_did_not_answer(story):
     frozen = story.task("nap").enqueue(0, seconds=1.5)
     eventually(lambda: story.ledger("nap"))
     stopped = [first.pid, *first.children()]
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
+    suspend(stopped, story.url)
     second = story.start(lease=1.0, threads=4)
     others = [story.task("nap").enqueue(n) for n in range(1, 50)]
 

@@ -24,8 +24,9 @@ def test_a_single_job_does_not_wait_for_another_queue_s_backlog(story: Story):
         handle = nap.options(queue="b").enqueue(single)
         before = len(started(story))
         handle.result(timeout=60)
-        # One that ran, and one that was claimed before.
-        assert started(story).index(str(single)) - before <= 3
+        # One that ran, and one that was claimed before; a busy machine adds a few until the worker
+        # has looked. Of the backlog of a thousand, that is nothing.
+        assert started(story).index(str(single)) - before <= 15
 
 
 @whatever_the_store

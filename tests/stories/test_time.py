@@ -12,6 +12,7 @@ import pytest
 
 from penstock import State
 from tests.stories.conftest import Story, alive, eventually, whatever_the_store
+from tests.suspend import suspend
 
 
 def test_a_job_ten_times_longer_than_the_lease_that_holds_the_interpreter_runs_once(story: Story):
@@ -33,8 +34,7 @@ def test_a_fleet_that_stands_still_beyond_its_lease_cannot_settle_afterwards(sto
     first = story.start(lease=1.0, threads=1)
     eventually(lambda: any(handle.id in row.began for row in story.broker.workers()))
     stopped = [first.pid, *first.children()]
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
+    suspend(stopped, story.url)
 
     second = story.start(lease=1.0, threads=1)
     eventually(lambda: len(story.ledger("nap_until")) == 2)

@@ -25,6 +25,7 @@ from penstock.brokers import open_broker
 from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.testing.conformance.factories import a_job, claim, some_jobs
 from tests.stories.conftest import eventually
+from tests.suspend import suspend
 
 PROGRAM = Path(__file__).parent / "programs" / "starts.py"
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK
@@ -184,7 +185,7 @@ def test_a_pause_does_not_wait_for_a_worker_that_stands_still(ticks):
     """It would be acknowledged by all but that one; what that one has claimed is put back later."""
     ticks.enqueue("slow", 30)
     ticks.until(lambda: len(ticks.starts()) > 1)
-    os.kill(ticks._process.pid, signal.SIGSTOP)
+    suspend([ticks._process.pid], ticks.url)
     try:
         began = time.monotonic()
         ticks.broker.put(Rule(PAUSE, task="slow"))
