@@ -11,7 +11,8 @@ import pytest
 
 from penstock.brokers.postgres import PostgresBroker, listening
 from penstock.rules.rule import Rule, RuleKind, rule_id
-from penstock.testing.conformance.factories import a_worker
+from penstock.testing.conformance.factories import a_worker, some_jobs
+from tests.stories.conftest import eventually
 
 
 @pytest.fixture
@@ -45,6 +46,18 @@ def test_news_for_a_thread_that_waits_no_more_do_not_pile_up(postgres_broker):
     assert all(box.qsize() <= 101 for box in listener._waiting.values())
     assert postgres_broker.wait(("default",), 0)
     assert not postgres_broker.wait(("default",), 0)
+
+
+def test_what_was_announced_before_a_thread_waits_for_the_first_time_is_not_lost(
+    postgres_broker, clock
+):
+    """Else a busy worker's first wait misses the job that its own outcomes made ready."""
+    postgres_broker.traits.rules_version()  # starts the listener, as a worker does
+    postgres_broker.enqueue(some_jobs(clock, 1))
+    eventually(lambda: postgres_broker.store.listener._had_news)
+
+    assert postgres_broker.wait(None, 30)
+    assert not postgres_broker.wait(None, 0)
 
 
 def test_a_process_with_thousands_of_open_files_hears(postgres_store_url, many_descriptors):

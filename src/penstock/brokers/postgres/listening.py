@@ -62,7 +62,7 @@ class Listener:
         self._lock = threading.Lock()
         self._echo = ""  # what this process notifies itself with
         self._began = threading.Event()
-        self._woken = False
+        self._had_news = False  # before a thread waits for the first time: it looks at once
         self.on_lanes: Callable[[News], None] = lambda _: None  # called with announced lanes
         self.workers: Collection[str] = ()  # of this process, which acknowledge changed rules
         self._acknowledgement_due = False
@@ -116,7 +116,7 @@ class Listener:
         box = self._waiting.get(me)
         if box is None:
             box = self._waiting[me] = queue.SimpleQueue()
-            if self._woken:
+            if self._had_news:
                 box.put(None)
         until = time.monotonic() + timeout
         while True:
@@ -142,7 +142,7 @@ class Listener:
 
     def wake(self) -> None:
         """End every wait of this process, or the next one; safe in a signal handler."""
-        self._woken = True
+        self._had_news = True
         for box in list(self._waiting.values()):
             _put(box, None)
 
@@ -246,6 +246,7 @@ class Listener:
         except ValueError:
             news = None
         self.on_lanes(news)
+        self._had_news = True
         for box in list(self._waiting.values()):
             _put(box, news)
 
