@@ -289,13 +289,15 @@ def test_the_files_that_are_named_exist(page: Path) -> None:
 
 
 def test_files_and_functions_of_the_architecture_table_are_there() -> None:
-    files = [file for file in SOURCE.rglob("*.*") if file.suffix in {".py", ".sql", ".html"}]
+    files = [
+        file for file in SOURCE.rglob("*.*") if file.suffix in {".py", ".sql", ".html", ".lua"}
+    ]
     page = (DOCS / "architecture.md").read_text(encoding="utf-8")
     table = page.partition("## Where is ...?")[2].partition("\n\nA broker over SQL")[0]
     missing: list[str] = []
     for row in table.splitlines():
         words = re.findall(r"`([^`]+)`", row)
-        paths = [word for word in words if re.fullmatch(r"[\w*/.]+\.(?:py|sql|html)", word)]
+        paths = [word for word in words if re.fullmatch(r"[\w*/.]+\.(?:py|sql|html|lua)", word)]
         named = {path: [file for file in files if file.match(path)] for path in paths}
         missing += [path for path, found in named.items() if not found]
         sources = [file.read_text(encoding="utf-8") for found in named.values() for file in found]
