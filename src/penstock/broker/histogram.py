@@ -16,7 +16,7 @@ MICROSECOND = 1e-6  # the resolution of stored times
 _LOG_WIDTH = log(WIDTH)
 
 
-def bucket_of(seconds: float) -> int:
+def bucket_of_duration(seconds: float) -> int:
     """The bucket of a duration."""
     microseconds = seconds / MICROSECOND
     return 0 if microseconds <= 0 else floor(log(max(microseconds, 1.0)) / _LOG_WIDTH) + 1

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from penstock.broker.gauge import MINUTE, Gauge
-from penstock.broker.histogram import bucket_of
+from penstock.broker.histogram import bucket_of_duration
 from penstock.job import State
 
 SPANS = {60: "minute", 600: "ten_minutes", 3600: "hour"}  # seconds, and the kind of the rows
@@ -256,8 +256,8 @@ def minutes_of(
     for attempt in sampled:
         task = tasks.get(attempt.minute, {}).get((attempt.queue, attempt.task))
         if task is not None:
-            _add(task.run, {bucket_of(attempt.ran): attempt.weight})
-            _add(task.wait, {bucket_of(attempt.waited): attempt.weight})
+            _add(task.run, {bucket_of_duration(attempt.ran): attempt.weight})
+            _add(task.wait, {bucket_of_duration(attempt.waited): attempt.weight})
     return [
         SpanStats(
             at=minute * MINUTE,
