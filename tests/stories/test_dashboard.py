@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.stories.conftest import Story, eventually
-from tests.suspend import suspend
+from tests.stories.suspend import suspend
 
 TOKEN = "4c1e7a90b2d35f68e0c4a1b79d2f6e83"
 JOBS = 3000

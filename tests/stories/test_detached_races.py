@@ -16,7 +16,7 @@ from penstock import State
 from penstock.testing.postgres import Server
 from tests.stories.conftest import alive, eventually
 from tests.stories.detached_story import PATIENCE, DetachedStory
-from tests.suspend import suspend
+from tests.stories.suspend import suspend
 
 
 @pytest.fixture

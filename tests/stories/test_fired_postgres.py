@@ -18,7 +18,7 @@ from penstock.job import succeeded
 from penstock.testing.conformance.factories import a_job, claim, some_jobs
 from penstock.testing.postgres import Server
 from tests.stories.conftest import Story, eventually
-from tests.suspend import suspend
+from tests.stories.suspend import suspend
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from penstock import State
 from tests.stories.conftest import Story, alive, eventually, whatever_the_store
-from tests.suspend import suspend
+from tests.stories.suspend import suspend
 
 
 def test_a_job_ten_times_longer_than_the_lease_that_holds_the_interpreter_runs_once(story: Story):

@@ -25,7 +25,7 @@ from penstock.brokers import open_broker
 from penstock.rules.rule import Rule, RuleKind, rule_id
 from penstock.testing.conformance.factories import a_job, claim, some_jobs
 from tests.stories.conftest import eventually
-from tests.suspend import suspend
+from tests.stories.suspend import suspend
 
 PROGRAM = Path(__file__).parent / "programs" / "starts.py"
 PAUSE, BLOCK = RuleKind.PAUSE, RuleKind.BLOCK
