@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock import App
+from penstock.broker.environment import Environment
 from penstock.broker.filter import Filter
 from penstock.broker.queue_options import Options, QueueOptions
 from penstock.broker.slice import Selection
@@ -66,6 +67,20 @@ def two_jobs(broker, clock):
 
 def test_every_verb_has_a_role():
     assert ROLE_OF.keys() == VERBS.keys() | {"scan"}
+
+
+def test_whoever_runs_jobs_learns_the_environment_and_who_operates_all_queues_sets_it(as_client):
+    """Of some queues alone nobody sets it."""
+    ada, will, mail = (as_client(token) for token in (ADA, WILL, MAIL))
+    kept = ada.put(Environment(environment="production"))
+
+    assert will.records(Environment) == mail.records(Environment) == [kept]
+    for client in (will, mail):
+        with pytest.raises(Refused):
+            client.put(Environment(environment="staging", adopts=True))
+        with pytest.raises(Refused):
+            client.clear(Environment, kept.id)
+    assert ada.records(Environment) == [kept]
 
 
 def test_without_a_token_nothing_is_answered(guarded):

@@ -10,6 +10,7 @@ import re
 
 import pytest
 
+from penstock.broker.environment import Environment
 from penstock.broker.lake_mark import Mark
 from penstock.broker.queue_options import Options, QueueOptions
 from penstock.broker.views import RECORDED
@@ -55,6 +56,7 @@ def test_what_people_did_is_shown_and_what_workers_wrote_is_not(web: Web, broker
     broker.put(a_schedule("nightly"), "emil")
     broker.put(QueueOptions(queue="slow", override=Options(timeout=5.0)), "emil")
     broker.put(WorkerSettings(worker="ada-1", threads=2), "emil")
+    broker.put(Environment(environment="live", adopts=True), "emil")
     job = Job(task="mail:send", id="", body=b'{"args":{}}')
     broker.put(Subscription(name="mail", pattern="a.*", job=job, parameter="a"), "emil")
     broker.act("cancel", (), "fred", "all of it", flow=flow.flow.id)

@@ -37,8 +37,10 @@ NOT_IN_REST = {
     "order_off": "order with off",
     "record_enqueue": "many at once come from a file or a lake, which the command line reads",
     "record_forgotten_rows": "it is done where the lake is",
+    "adopt": "the environment is that of the process whose workers are to start",
 }
 NOT_ON_PAGES = {
+    "adopt": "the environment is that of the process whose workers are to start",
     "record_enqueue": "many at once come from a file or a lake, which the command line reads",
     "signal": "the one who decides has a page of their own",
     "put_schedule": "it names a task and its arguments",

@@ -48,6 +48,7 @@ class ResolvedUrl(NamedTuple):
     source: str
     key_file: Path | None = None
     is_default: bool = False  # nobody said where
+    profile: str = ""  # that was chosen, and names it
 
 
 def resolve_url(
@@ -241,4 +242,4 @@ def _profile(file: Path, chosen: str | None) -> ResolvedUrl | None:
         raise Refused(f'{file}: profile {name}: key_file is the path of a file, as "shop.key"')
     source = f"profile {name} of {file}"
     keys = None if key_file is None else file.parent / key_file
-    return ResolvedUrl(anchor(url, file.parent), source, keys)
+    return ResolvedUrl(anchor(url, file.parent), source, keys, profile=chosen or "")

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from penstock.broker import queue_options, quota, shard_map, worker_settings
+from penstock.broker import environment, queue_options, quota, shard_map, worker_settings
+from penstock.broker.environment import Environment
 from penstock.broker.lake_mark import Mark
 from penstock.broker.queue_options import QueueOptions
 from penstock.broker.quota import Quota
@@ -38,6 +39,7 @@ Record = (
     | WorkerSettings
     | Departure
     | Quota
+    | Environment
 )
 R = TypeVar("R", bound=Record)
 
@@ -156,6 +158,15 @@ PLAIN_KINDS = (
         quota.event_data,
         rules=quota.rules_of,
         parts=True,
+    ),
+    PlainKind(
+        Environment,
+        "environment",
+        attrgetter("id"),
+        environment.check_environment_name,
+        environment.replaced,
+        environment.event_data,
+        environment.signed,
     ),
 )
 

@@ -75,6 +75,9 @@ class Traits(msgspec.Struct, kw_only=True):
     # About how much memory the open and failed jobs of each queue take; empty where jobs are on a
     # disk. An estimate, from a few jobs of each.
     queue_bytes: Callable[[], Mapping[str, int]] = dict
+    # Where the store is: ids of its server or its file, and "" or the name of the shard that it is.
+    # Another id at another time is a copy, a restored backup or a failover.
+    places: Callable[[], Mapping[str, tuple[str, ...]]] = dict
     # A number that changes with every rule and schedule; cheap enough to read before every start.
     rules_version: Callable[[], int]
     # Of a store on several servers: what it could not see or reach when it last tried, a sentence

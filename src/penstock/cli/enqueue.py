@@ -99,9 +99,11 @@ class _LocalWorker:
             return
         if any(_knows(row, task) for row in task.app.broker.workers()):
             return
+        from penstock.app.environment import open_to_run
         from penstock.cli import output
         from penstock.worker import Worker
 
+        open_to_run(task.app)
         if not self._quiet:
             output.print_note(
                 f"no live worker knows {task.name}: this process serves the queue {task.queue}"

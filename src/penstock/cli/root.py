@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from penstock.cli import (
+    adopt,
     alerts,
     attach,
     bench_and_demo,
@@ -190,6 +191,7 @@ _add(LOOK, topics.topics)
 _add(LOOK, alerts.alerts)
 _add(STORE, migrate_and_doctor.migrate)
 _add(STORE, migrate_and_doctor.doctor)
+_add(STORE, adopt.adopt)
 _add(STORE, manager.manager)
 _add(STORE, shards.shards)
 _add(STORE, inspect_store.inspect)

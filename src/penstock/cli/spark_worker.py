@@ -85,6 +85,7 @@ def spark_worker(
 
     Example: penstock spark-worker myapp:app --master spark://host:7077 --slots 64 --drain
     """
+    from penstock.app.environment import environment_of, open_to_run
     from penstock.app.log_lines import LogOutput, log_to_stderr
     from penstock.app.store_retry import open_when_reachable
     from penstock.cli.store_choice import (
@@ -116,7 +117,10 @@ def spark_worker(
         app = check_app_url(import_app(target), url)
         check_tasks(app)
         outage = OutageLog("no slot starts until it does")
-        open_when_reachable(lambda: app.broker, outage.log, lambda seconds: bool(sleep(seconds)))
+        open_when_reachable(
+            lambda: open_to_run(app), outage.log, lambda seconds: bool(sleep(seconds))
+        )
+        options["environment"] = environment_of(app.resolved_url)
         say_start(app, slots, json=json, what="slot")
         try:
             spark = _session(

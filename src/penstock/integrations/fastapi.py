@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from penstock.app.app import App
+from penstock.app.environment import open_to_run
 from penstock.worker import Worker
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[None]]
@@ -30,7 +31,7 @@ def lifespan(jobs: App, *, worker: bool = False, threads: int = 4) -> Lifespan:
 
     @asynccontextmanager
     async def opened(_: Any) -> AsyncGenerator[None]:
-        await asyncio.to_thread(lambda: jobs.broker)
+        await asyncio.to_thread(lambda: open_to_run(jobs) if worker else jobs.broker)
         running = Worker(jobs, threads=threads) if worker else None
         thread = None if running is None else threading.Thread(target=running.work)
         try:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
+from penstock.broker.environment import Environment
 from penstock.broker.filter import Filter
 from penstock.broker.position import BEGINNING, Position
 from penstock.broker.protocol import Broker
@@ -196,6 +197,8 @@ class QueueView:
         if kind is QueueOptions:
             options = self._broker.records(QueueOptions)
             return [each for each in options if each.queue in self._queues]
+        if kind is Environment:  # by which a worker knows whether it may run here
+            return self._broker.records(Environment)
         if kind is not Schedule:
             self._refuse("records")
         kept = self._broker.records(Schedule)

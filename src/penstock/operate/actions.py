@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.app.key_file import NO_KEYS
 from penstock.broker.checks import MOST_BODY_BYTES, legible
+from penstock.broker.environment import ENVIRONMENT_ID, Environment
 from penstock.broker.filter import Filter
 from penstock.broker.lake_mark import Mark
 from penstock.broker.queue_options import Options, QueueOptions, queue_id
@@ -345,6 +346,15 @@ class Actions:
     def reset_worker(self, name: str, reason: str = "") -> bool:
         """Have a worker be as it was started; False if nothing was set."""
         return self._broker.clear(WorkerSettings, name, self.author, self.reason(reason))
+
+    @needs(Role.ADMIN, changes=True)
+    def adopt(self, environment: Environment | None, reason: str = "") -> None:
+        """Have only workers of this environment run the store's jobs; None: those of any."""
+        author_and_reason = (self.author, self.reason(reason))
+        if environment is None:
+            self._broker.clear(Environment, ENVIRONMENT_ID, *author_and_reason)
+        else:
+            self._broker.put(environment, *author_and_reason)
 
     # Schedules and lakes
 

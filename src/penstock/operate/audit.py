@@ -23,7 +23,7 @@ from penstock.schedules.schedule import RUN_NOW
 
 KINDS = (
     *("cancel", "retry", "delete", "signal", *RECORDED),
-    *("rule", "queue", "schedule", "subscription", "worker", "flow", "lake"),
+    *("rule", "queue", "schedule", "subscription", "worker", "environment", "flow", "lake"),
 )
 MOST_LOOKED = 5_000  # rows of one read
 _PAGE = 200
@@ -160,7 +160,7 @@ def _done_by_a_person(kind: str, data: dict[str, Any], recorded: _RecordedOperat
     match kind:
         case "flow":
             return data.get("says") in _FLOW_ACTIONS
-        case "queue":
+        case "queue" | "environment":  # a program declared it, or was the first to open the store
             return data.get("says") != "declared"
         case "schedule":
             return "slot" not in data or data.get("says") == RUN_NOW

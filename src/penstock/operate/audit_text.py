@@ -129,6 +129,16 @@ def _worker(entry: AuditEntry) -> AuditSentence:
     return AuditSentence(did, f"worker {says['worker']}", more)
 
 
+def _environment(entry: AuditEntry) -> AuditSentence:
+    says = entry.says
+    if says["says"] == "let go":
+        return AuditSentence("let go", "the store", f"of the environment {says['before']}")
+    before = f", which was of {says['before']}" if says["before"] else ""
+    return AuditSentence(
+        says["says"], "the store", f"as of the environment {says['environment']}{before}"
+    )
+
+
 def _lake(entry: AuditEntry) -> AuditSentence:
     says = entry.says
     rows = says.get("rows")
@@ -204,6 +214,7 @@ _SENTENCES = {
     "queue": _queue,
     "subscription": _subscription,
     "worker": _worker,
+    "environment": _environment,
     "lake": _lake,
     "forget_rows": _lake,
 }

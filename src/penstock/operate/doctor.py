@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.broker.environment import Environment
 from penstock.broker.lake_mark import Mark
 from penstock.errors import PenstockError
 from penstock.operate.rule_fields import undo_command
@@ -77,6 +78,7 @@ def examine_jobs(broker: Broker, known: Mapping[str, int] | None = None) -> list
     findings: list[Finding] = []
     try:
         findings.append(_clock(broker))
+        findings += _environment(broker)
         counts, workers = broker.count(), broker.workers()
         findings += _workers(workers, counts, broker.clock.now())
         findings += task_findings(workers, counts, known)
@@ -164,6 +166,28 @@ def _clock(broker: Broker) -> Finding:
         says = f"differs by {duration_text(ahead)} from the store's, which decides"
         return Finding("clock", Colour.YELLOW, says, "set this machine's clock right (NTP)")
     return Finding("clock", Colour.GREEN, f"within {max(ahead, 0.001):.3f} s of the store's")
+
+
+def _environment(broker: Broker) -> list[Finding]:
+    findings: list[Finding] = []
+    for record in broker.records(Environment):
+        name, now = record.environment, broker.traits.places()
+        author = f", by {record.author}" if record.author else ""
+        says = f"{name}{author}; workers of another one do not start"
+        findings.append(Finding("environment", Colour.GREEN, says))
+        for shard, ids in now.items():
+            if shard in record.places and record.places[shard] not in ids:
+                of = f"shard {shard} of the store" if shard else "the store"
+                says = (
+                    f"{of} was on another server, or in another file, when it became that of "
+                    f"{name}: it was copied, restored or moved since"
+                )
+                findings.append(
+                    Finding(
+                        "environment", Colour.YELLOW, says, "penstock adopt, where it is to run"
+                    )
+                )
+    return findings
 
 
 def _workers(workers: Sequence[WorkerRow], counts: Sequence[Count], now: float) -> list[Finding]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.app.environment import open_to_run
 from penstock.app.locate import load_app
 from penstock.app.store_retry import open_when_reachable
 from penstock.broker.call_deadline import CallDeadline
@@ -238,7 +239,7 @@ class Supervisor:
                 time.sleep(min(left, _CHECK_SECONDS))
             return self.draining
 
-        if not open_when_reachable(lambda: self.app.broker, failed, pause):
+        if not open_when_reachable(lambda: open_to_run(self.app), failed, pause):
             return False
         if self._waits_for is not None:
             log.warning("the store answers: work begins")

@@ -71,6 +71,7 @@ class PostgresStatements(Statements):
     # migrate.sql
     has_meta: str
     meta: str
+    place: str
     put_meta: str
     put_store: str
     migrate_lock: str

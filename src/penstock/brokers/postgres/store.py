@@ -153,6 +153,7 @@ class PostgresStore:
             digest_key=cache(self._digest_key),
             sealed_apps=lambda: sealed_apps(self),
             mark_sealed=lambda app: mark_sealed(self, app),
+            places=self._places,
         )
         try:
             with self.connection() as connection:
@@ -165,6 +166,11 @@ class PostgresStore:
     def _digest_key(self) -> bytes:
         with self.connection() as connection:
             return bytes.fromhex(migrating.read_meta(connection)["digest_key"])
+
+    def _places(self) -> dict[str, tuple[str, ...]]:
+        with self.connection() as connection:
+            row = connection.execute(sql.place.encode()).fetchone()
+        return {} if row is None else {"": (row[0],)}
 
     def lease_time(self) -> float:
         # The server's time, which does not jump; a test's clock has a monotonic time for that.

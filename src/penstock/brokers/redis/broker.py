@@ -17,7 +17,7 @@ from penstock.brokers.redis.clock import lease_clock, server_clock
 from penstock.brokers.redis.connection import ServerCalls
 from penstock.brokers.redis.core import RedisCore
 from penstock.brokers.redis.counting import queue_bytes
-from penstock.brokers.redis.durability import check_durability
+from penstock.brokers.redis.durability import check_durability, places_of
 from penstock.brokers.redis.errors import Unanswered
 from penstock.brokers.redis.hot import HotPaths
 from penstock.brokers.redis.rules_version import FRESH_SECONDS, RulesVersion
@@ -60,6 +60,7 @@ class RedisBroker:
             rules_version=self._rules_version,
             sealed_apps=self._sealed_apps,
             mark_sealed=self._mark_sealed,
+            places=lambda: places_of(server),
             queue_bytes=lambda: queue_bytes(RedisChange(server), self.clock.now()),
         )
         self._changes = changes = Changes(server, lease_clock(self.clock), self.traits)

@@ -120,6 +120,13 @@ def _check_policy(address: StoreAddress, policy: str, most: int) -> None:
         )
 
 
+def places_of(server: ServerCalls) -> dict[str, tuple[str, ...]]:
+    """See `Traits.places`: a server that took over knows the id of the one before it, too."""
+    info = _info(server)
+    ids = (info.get("master_replid", ""), info.get("master_replid2", ""))
+    return {"": tuple(id for id in ids if id.strip("0"))}
+
+
 def _info(server: ServerCalls) -> dict[str, str]:
     lines = server.call("INFO").decode(errors="replace").splitlines()
     info = dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))

@@ -64,6 +64,7 @@ class ShardedBroker:
             sealed_apps=self._sealed_apps,
             mark_sealed=self._mark_sealed,
             rules_version=self._rules_version,
+            places=self._places,
             missing=shards.missing,
             place_of=lambda job_id: shards.of(job_id).name,
         )
@@ -243,6 +244,10 @@ class ShardedBroker:
 
     def _mark_sealed(self, app: str) -> None:
         self.shards.every(lambda store: store.traits.mark_sealed(app))
+
+    def _places(self) -> dict[str, tuple[str, ...]]:
+        found = self.shards.reached(lambda store: store.traits.places().get("", ()))
+        return {name: ids for name, ids in found.items() if ids}
 
     def _opened(self) -> list[Broker]:
         return [store for shard in self.shards.all if (store := shard.opened) is not None]

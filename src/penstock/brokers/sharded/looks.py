@@ -29,7 +29,8 @@ from penstock.job import Job
 from penstock.operate.why import full_limit, under_limit
 
 MOST_FOUND = 1000
-_ON_ALL = ("rule", "subscription", "queue", "worker")  # kinds of rows that every shard writes alike
+# Kinds of rows that every shard writes alike.
+_ON_ALL = ("rule", "subscription", "queue", "worker", "environment")
 
 
 class ShardedLooks:

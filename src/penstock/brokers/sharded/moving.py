@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from penstock.broker.environment import Environment
 from penstock.broker.move import Move, can_move
 from penstock.broker.protocol import Broker
 from penstock.broker.queue_options import QueueOptions
@@ -27,7 +28,10 @@ from penstock.enqueue.subscription import Subscription
 from penstock.errors import Refused
 from penstock.rules.rule import Rule
 
-_ON_ALL: tuple[type[Any], ...] = (Rule, Subscription, QueueOptions, WorkerSettings)
+_ON_ALL: tuple[type[Any], ...] = (
+    *(Rule, Subscription, QueueOptions),
+    *(WorkerSettings, Environment),
+)
 
 log = logging.getLogger("penstock")
 

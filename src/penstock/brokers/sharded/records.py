@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from penstock.broker.environment import Environment
 from penstock.broker.lake_mark import Mark
 from penstock.broker.protocol import Broker
 from penstock.broker.quota import Quota, dealt_out, over_shards
@@ -79,6 +80,10 @@ class ShardedRecords:
         if kind is Mark:
             marks = self._shards.reached(lambda shard: shard.records(Mark))
             return marks_as_one(marks, self._shards.named)  # pyright: ignore[reportReturnType]
+        if kind is Environment:  # more than one only if a shard was copied from elsewhere
+            each = self._shards.reached(lambda shard: shard.records(Environment))
+            named = {record.environment: record for records in each.values() for record in records}
+            return list(named.values())  # pyright: ignore[reportReturnType]
         if kind not in {Schedule, SplitEnqueue, SplitWrite, Departure}:  # all shards have them
             found = self._shards.first(lambda shard: shard.records(kind))
         else:

@@ -47,6 +47,7 @@ class SqliteBroker:
         self.store = store = SqliteStore(path, clock, retention=retention, create=create)
         self.clock = store.clock
         self.traits = store.traits
+        self.traits.places = partial(_places, store.path)
 
         intake = SqliteIntake(store)
         settlements = Settlements(store, intake.store_spawned)
@@ -118,3 +119,9 @@ class SqliteBroker:
         """A transaction of the file that ends with a job: the capability "begins"."""
         with as_penstock_errors(self.store.path):
             return SqliteTransaction(self.store, self._settle_within)
+
+
+def _places(path: Path) -> dict[str, tuple[str, ...]]:
+    # A copy has another inode, and one on another disk or machine mostly another device, too.
+    found = path.stat()
+    return {"": (f"{found.st_dev}:{found.st_ino}",)}

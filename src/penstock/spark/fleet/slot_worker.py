@@ -16,6 +16,7 @@ import time
 
 import msgspec
 
+from penstock.app.environment import VARIABLE as ENVIRONMENT
 from penstock.app.version import RELEASE
 from penstock.broker.views import LEASE_SECONDS
 from penstock.brokers import open_broker
@@ -41,6 +42,7 @@ class SlotConfig(msgspec.Struct, frozen=True, kw_only=True):
     grace: float = 25.0
     log_level: str = "info"
     log_format: str = "text"
+    environment: str = ""  # that the driver is of
 
 
 class SlotEnd(msgspec.Struct, frozen=True):
@@ -60,6 +62,7 @@ def work_slot(config: SlotConfig, slot: int) -> SlotEnd:
     began, host = time.monotonic(), socket.gethostname()
     # So that child processes import the code that Spark shipped to this executor.
     os.environ["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
+    os.environ[ENVIRONMENT] = config.environment
     try:
         if config.penstock != RELEASE:
             raise Refused(
@@ -87,6 +90,8 @@ def work_slot(config: SlotConfig, slot: int) -> SlotEnd:
     monitor = _Monitor(supervisor, config, slot)
     try:
         code = supervisor.run()
+    except Refused as error:
+        return SlotEnd(slot, host, 0, time.monotonic() - began, 2, "refused", str(error))
     except PenstockError as error:
         return _store_unavailable(slot, host, began, error)
     finally:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.app.environment import open_to_run
 from penstock.app.version import RELEASE
 from penstock.broker.values import Wanted
 from penstock.broker.views import WorkerRow
@@ -79,7 +80,7 @@ def run_manually(app: App, target: str, job_id: str, log_level: str = "info") ->
 
 
 def _claim(app: App, job: Job[Any], worker: str) -> Job[Any]:
-    broker = app.broker
+    broker = open_to_run(app)
     row = WorkerRow(
         id=worker,
         app=job.app,

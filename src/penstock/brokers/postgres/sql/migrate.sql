@@ -15,6 +15,13 @@ select exists (
 -- Serves every open: all facts about the store.
 select name, value from penstock.meta;
 
+-- name: place
+-- Serves the doctor: which server and which of its databases this is. A standby that is promoted keeps
+-- both; what is restored from a dump, or made by `create database ... template`, has not.
+select format('%s/%s', s.system_identifier, d.oid)
+  from pg_catalog.pg_control_system() s
+  join pg_catalog.pg_database d on d.datname = current_database();
+
 -- name: put_meta
 -- Store a fact about the store.
 insert into penstock.meta (name, value)
