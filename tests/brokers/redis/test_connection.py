@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import sys
+import termios
 import threading
 import time
 
@@ -14,6 +17,7 @@ from penstock.brokers.redis.errors import CommandFailed, Unanswered
 from penstock.brokers.redis.scripts import Script
 from penstock.errors import Refused, StoreFull, StoreUnreachable, WrongUrl
 from penstock.testing.redis import RedisServer
+from tests.stories.conftest import eventually
 
 
 @pytest.fixture
@@ -88,10 +92,16 @@ def test_a_frozen_server_ends_a_call_at_its_deadline(own_redis, connect):
     assert server.call("PING") == b"PONG"
 
 
+def unread(descriptor: int) -> int:
+    """Bytes that were sent, and that the other end has not read."""
+    return int.from_bytes(fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+
+
 def test_a_call_that_waits_ends_when_the_process_is_to_stop(own_redis, connect):
     server = connect(own_redis.url())
     server.call("PING")
     own_redis.freeze()
+    [wire] = server._idle
     deadline, failed = CallDeadline(), []
 
     def call():
@@ -103,8 +113,9 @@ def test_a_call_that_waits_ends_when_the_process_is_to_stop(own_redis, connect):
 
     thread = threading.Thread(target=call)
     thread.start()
+    eventually(lambda: unread(wire.fileno()))
     deadline.at = time.monotonic()
-    thread.join(20)
+    thread.join(60)
     own_redis.thaw()
 
     assert isinstance(failed[0], Unanswered)
