@@ -15,11 +15,11 @@ import msgspec
 
 from penstock.broker.filter import Filter
 from penstock.broker.move import StaleMap
-from penstock.broker.newest_first import MadeAt, below, made
 from penstock.broker.position import BEGINNING, Position
 from penstock.broker.protocol import Broker
 from penstock.broker.slice import check_last
 from penstock.broker.views import Count, Event, Note, Page, Why, WorkerRow
+from penstock.brokers.sharded.finding import MOST_FOUND, PageOverShards
 from penstock.brokers.sharded.positions import behind, last, placed, read_position
 from penstock.brokers.sharded.quota_parts import all_uses, limits_over, ready_elsewhere
 from penstock.brokers.sharded.quotas import Quotas
@@ -28,7 +28,6 @@ from penstock.flows.flow import FlowPage, FlowRow, JobOutput
 from penstock.job import Job
 from penstock.operate.why import full_limit, under_limit
 
-MOST_FOUND = 1000
 # Kinds of rows that every shard writes alike.
 _ON_ALL = ("rule", "subscription", "queue", "worker", "environment")
 
@@ -161,19 +160,7 @@ class ShardedLooks:
         return [_as_one(rows[worker]) for worker in sorted(rows)]
 
     def find(self, filter: Filter, after: str | None = None, limit: int = 100) -> Page:
-        """Pages of all shards in one order; each goes on from the same job."""
-        limit = min(max(limit, 1), MOST_FOUND)
-        pages = self._shards.reached(lambda store: store.find(filter, after, limit)).values()
-        # A page that was cut short says nothing about older jobs.
-        ends = [page.after for page in pages if page.after is not None]
-        end = max(ends, key=_place, default=None)
-        older = None if end is None else below(end)
-        merged = heapq.merge(*(page.jobs for page in pages), key=made, reverse=True)
-        found = [job for job in merged if older is None or not older.holds(job)]
-        examined = sum(page.examined for page in pages)
-        if len(found) > limit or (len(found) == limit and end is not None):
-            return Page(found[:limit], str(made(found[limit - 1])), examined)
-        return Page(found, end, examined)
+        return PageOverShards(self._shards, filter, limit).read(after)
 
     def flows(
         self,
@@ -291,12 +278,6 @@ def _as_one(rows: Sequence[WorkerRow]) -> WorkerRow:
         claimed_at=max(claims, default=None),
         stale=max(row.stale for row in rows),
     )
-
-
-def _place(after: str) -> MadeAt:
-    """The place in the order of jobs that a page ended at: greater is newer."""
-    job_id, mark, at = after.partition("@")
-    return made(Job(task="", id=job_id, enqueued_at=float(at) if mark else 0.0))
 
 
 def _id_of(row: FlowRow) -> str:

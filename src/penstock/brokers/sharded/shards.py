@@ -14,19 +14,20 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from penstock.broker.move import StaleMap, planned
 from penstock.broker.protocol import Broker
 from penstock.broker.shard_map import ShardMap
 from penstock.broker.traits import Traits
+from penstock.brokers.sharded.at_once import answers_of
 from penstock.enqueue.ids import BUCKETS, bucket_of
 from penstock.errors import Refused, StoreFull, StoreUnreachable, UnknownOutcome, WrongUrl
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Opens = Callable[[], Broker]
+Opens = Callable[[bool], Broker]  # True: made where there is none
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 AWAY = (StoreUnreachable, StoreFull, UnknownOutcome)
@@ -78,6 +79,11 @@ class Shard:
     def resting(self) -> bool:
         """Whether it did not answer a moment ago."""
         return self.away is not None and self.monotonic() < self._ask_at
+
+    @property
+    def apart(self) -> bool:
+        """Whether its store is a server, which works while this process asks others."""
+        return self._broker is not None and self._broker.traits.apart
 
     def write(self, verb: Callable[[Broker], T]) -> T:
         """Call a verb about jobs of its buckets: refused if its map is newer than the caller's."""
@@ -289,18 +295,25 @@ class Shards:
 
     def reached(self, verb: Callable[[Broker], T]) -> dict[str, T]:
         """The answers of all that answer, by name; the first error if none does."""
-        answers: dict[str, T] = {}
-        errors: list[Exception] = []
+        return self.reached_by(dict.fromkeys(self.named, verb))
+
+    def reached_by(self, verbs: Mapping[str, Callable[[Broker], T]]) -> dict[str, T]:
+        """As `reached`, for a question to each. Stores that are servers are asked at once."""
+        known = [self.named[name] for name in verbs]
         # Where all rest, all are asked: somebody has to find out that one is back.
-        asked = [shard for shard in self.all if not shard.resting] or self.all
-        for shard in asked:
+        asked = [each for each in known if not each.resting] or known
+        questions = {each.name: partial(each.call, verbs[each.name]) for each in asked}
+        heard: dict[str, T | BaseException] = {}
+        if len(apart := {each.name: questions.pop(each.name) for each in asked if each.apart}) > 1:
+            heard |= answers_of(apart)
+        else:
+            questions |= apart
+        for name, question in questions.items():
             try:
-                answers[shard.name] = shard.call(verb)
+                heard[name] = question()
             except AWAY as error:
-                errors.append(error)
-        if not answers:
-            raise errors[0]
-        return answers
+                heard[name] = error
+        return _heard(heard, [each.name for each in asked])
 
     def skips(self, shard: Shard) -> bool:
         """Whether a call that can do without this shard leaves it alone for now."""
@@ -336,6 +349,23 @@ class Shards:
     def close(self) -> None:
         for shard in self.all:
             shard.close()
+
+
+def _heard(heard: Mapping[str, T | BaseException], names: Iterable[str]) -> dict[str, T]:
+    """The answers without those of shards that are away; another error is raised."""
+    answers: dict[str, T] = {}
+    errors: list[Exception] = []
+    for name in names:
+        answer = heard[name]
+        if isinstance(answer, AWAY):
+            errors.append(answer)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            answers[name] = answer
+    if not answers:
+        raise errors[0]
+    return answers
 
 
 def bucket_in(job_id: str) -> int:

@@ -31,6 +31,8 @@ MOST_LOOKED_UP = 10_000  # jobs with a tag and a derived id; of more, the newest
 _ROW_STATES = frozenset({State.READY, State.WAITING, State.RUNNING})
 _ENDED_STATES = frozenset({State.FAILED, State.CANCELLED})
 _BYTES = 16
+_LARGEST_FIRST, _LARGEST = 128, 1024  # rows of a page
+_JOBS_IN_PARCEL = 32  # at a guess
 _ARGUMENT = "arg."  # before its name, in the index of tags
 
 
@@ -46,9 +48,14 @@ class NewestFirst:
 
     def __init__(self, store: TableStore, db: Db) -> None:
         self._store, self._db = store, db
+        self._first = 0  # rows of a first page
 
-    def jobs(self, filter: Filter, older: Below) -> Iterator[Job[Any]]:
-        """Jobs that may match, newest first; the caller checks `filter.matches`."""
+    def jobs(self, filter: Filter, older: Below, limit: int) -> Iterator[Job[Any]]:
+        """Jobs that may match, newest first; the caller checks `filter.matches`.
+
+        It will read so many, and one more, if all match.
+        """
+        self._first = min(limit + 1, _LARGEST_FIRST)
         sources = list(self._sources(filter, older))
         for place in heapq.merge(*sources, key=lambda place: place.made, reverse=True):
             if place.job is not None:
@@ -140,7 +147,8 @@ class NewestFirst:
 
     def _from_parcels(self, parameters: Mapping[str, Any]) -> Iterator[Job[Any]]:
         below = parameters["below"]
-        for row in self._pages(self._store.sql.find_parcels, parameters, _by_id, 4):
+        sizes = max(1, self._first // _JOBS_IN_PARCEL), _LARGEST // _JOBS_IN_PARCEL
+        for row in self._pages(self._store.sql.find_parcels, parameters, _by_id, sizes):
             ids, bodies = contents(row["id"], row["jobs"], row["lengths"], row["bodies"])
             pairs = [(raw, body) for raw, body in zip(ids, bodies, strict=True) if raw < below]
             yield from ready_jobs(
@@ -179,14 +187,18 @@ class NewestFirst:
         yield from _placed(sorted(older, key=lambda job: job.id, reverse=True))
 
     def _pages(
-        self, statement: str, parameters: Mapping[str, Any], key: _Key, most: int = 64
+        self,
+        statement: str,
+        parameters: Mapping[str, Any],
+        key: _Key,
+        sizes: tuple[int, int] | None = None,
     ) -> Iterator[Row]:
         """The rows of a statement that goes from the newest down, a page at a time.
 
         Small pages first: most of those who look stop early. A store may hand over only whole
         results.
         """
-        largest = most * 16
+        most, largest = sizes or (self._first, _LARGEST)
         while True:
             page = self._db.execute(statement, {**parameters, "most": most}).fetchall()
             yield from page

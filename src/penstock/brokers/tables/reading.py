@@ -68,7 +68,7 @@ class Looks(Generic[StoreT]):
         examined = 0
         last: Job[Any] | None = None
         with self.store.reading() as db:
-            for job in NewestFirst(self.store, db).jobs(filter, older):
+            for job in NewestFirst(self.store, db).jobs(filter, older, limit):
                 if last is not None and (len(found) == limit or examined == MOST_EXAMINED):
                     return Page(found, str(made(last)), examined)
                 examined += 1
