@@ -8,7 +8,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -308,7 +308,7 @@ def sharded_broker(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Bro
 
 
 def shards_in_memory(clock: Clock) -> Broker:
-    return open_sharded({name: partial(MemoryBroker, clock) for name in "ab"}, clock)
+    return open_sharded({name: lambda _: MemoryBroker(clock) for name in "ab"}, clock)
 
 
 @pytest.fixture

@@ -83,6 +83,27 @@ def test_who_looks_while_a_shard_is_away_is_told(fleet, cli):
     assert "what it has is left out" in told
 
 
+def test_status_names_a_shard_whose_file_is_lost_and_makes_none(fleet, cli):
+    file, app = fleet
+    name_b(file)
+    assert "away: there is no store at" in cli("shards", "status").stdout
+    cli("shards", "add", "b")
+    app.close()
+    for verb in ("status", "list"):
+        (file.parent / "a.db").rename(file.parent / "elsewhere.db")
+
+        states = cli.lines("shards", verb)
+        found = cli("doctor", code=1).stdout
+
+        assert [(state["name"], state["away"] is not None) for state in states] == [
+            ("a", True),
+            ("b", False),
+        ]
+        assert "shard a: there is no store at" in found
+        assert not (file.parent / "a.db").exists()
+        (file.parent / "elsewhere.db").rename(file.parent / "a.db")
+
+
 def test_a_worker_whose_file_lacks_the_shard_is_named_and_nothing_moves(fleet, cli):
     file, app = fleet
     name_b(file)

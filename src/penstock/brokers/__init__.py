@@ -51,8 +51,8 @@ def open_broker(url: str, clock: AnyClock | None = None, *, create: bool = True)
     return broker
 
 
-def open_shards(url: str) -> Resharding:
-    """What moves buckets between the shards of a file."""
+def open_shards(url: str, *, create: bool = True) -> Resharding:
+    """What moves buckets between the shards of a file; `create=False`: what shows them."""
     if not url.startswith(SHARDS):
         raise Refused(
             f"{mask(url)} is one store: write a file of shards that names it, and use the URL "
@@ -61,7 +61,7 @@ def open_shards(url: str) -> Resharding:
     from penstock.brokers.sharded.resharding import Resharding
     from penstock.brokers.sharded.shards_file import open_file, urls_in
 
-    return Resharding(open_file(url, open_store), lambda: urls_in(url))
+    return Resharding(open_file(url, open_store, create=create), lambda: urls_in(url))
 
 
 def _refuse_shard(url: str, broker: Broker) -> None:

@@ -82,8 +82,9 @@ def shards(
     _check(verb, name, buckets, to)
     if not 0.01 <= busy <= 1:
         raise Refused(f"--busy {busy:g}: from 0.01 to 1")
-    with _opened(store) as resharding:
-        if verb in {ShardsVerb.LIST, ShardsVerb.STATUS}:
+    looks = verb in {ShardsVerb.LIST, ShardsVerb.STATUS}
+    with _opened(store, create=not looks) as resharding:
+        if looks:
             _print(resharding, full=verb is ShardsVerb.STATUS, json=json)
             return
         if verb is ShardsVerb.ADD:
@@ -115,12 +116,12 @@ def _check(verb: ShardsVerb, name: str | None, buckets: str | None, to: str | No
 
 
 @contextmanager
-def _opened(store: Store) -> Generator[Resharding]:
+def _opened(store: Store, *, create: bool) -> Generator[Resharding]:
     from penstock.brokers import open_shards
     from penstock.cli.store_choice import print_store, store_url
 
     resolved = store_url(*store)
-    resharding = open_shards(resolved.url)
+    resharding = open_shards(resolved.url, create=create)
     if store.url is None:
         print_store(resolved)
     try:

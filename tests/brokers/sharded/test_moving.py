@@ -242,7 +242,7 @@ def test_one_enqueue_over_shards_goes_where_the_buckets_are_by_now(broker, old, 
 
 def test_a_shard_that_the_file_names_later_joins(clock, stores):
     third = Unplugged(clock)
-    opens = {"a": lambda: stores[0], "b": lambda: stores[1]}
+    opens = {"a": lambda _: stores[0], "b": lambda _: stores[1]}
     old = open_sharded(dict(opens), clock, more=lambda: opens)
     new = sharded(clock, *stores, third)
     old.enqueue([job := job_in(clock, IN_A)])
@@ -253,7 +253,7 @@ def test_a_shard_that_the_file_names_later_joins(clock, stores):
     with pytest.raises(Refused, match="bucket 0 is on shard 'c' by now, which the file"):
         old.enqueue([job])
 
-    opens["c"] = lambda: third
+    opens["c"] = lambda _: third
     assert old.enqueue([job]).known == {job.id}
     assert old.settle([(running, succeeded())]) == [True]
     assert [rule.queue for rule in third.records(Rule)] == ["mail"]

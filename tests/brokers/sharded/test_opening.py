@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from penstock.app.settings import anchor, mask
+from penstock.broker.filter import Filter
 from penstock.broker.shard_map import ShardMap, even_ranges
 from penstock.brokers import drivers, open_broker, store_condition
 from penstock.brokers.memory import MemoryBroker
 from penstock.brokers.sharded.opening import map_of
 from penstock.enqueue.ids import BUCKETS
 from penstock.errors import Refused, StoreUnreachable
+from penstock.operate.doctor import examine
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.clock import Clock
 from penstock.testing.conformance.factories import a_job, claim
@@ -234,3 +236,65 @@ def test_the_doctor_looks_at_each_store(tmp_path: Path, clock, sqlite_shards: st
     shutil.copyfile(__file__, tmp_path / "b.db")
     [wrong] = store_condition(sqlite_shards).trouble
     assert wrong.says.startswith("shard b: ")
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_shard_whose_file_is_lost_is_away_and_no_file_is_made(
+    tmp_path: Path, clock, sqlite_shards: str, create: bool
+):
+    open_broker(sqlite_shards, clock).close()
+    lost = tmp_path / "b.db"
+    kept = lost.rename(tmp_path / "kept.db")
+
+    broker = open_broker(sqlite_shards, clock, create=create)
+    broker.enqueue([job_in(clock, IN_A)])
+    for _ in range(2):
+        clock.advance(seconds=60)
+        with pytest.raises(StoreUnreachable, match="shard b: there is no store at"):
+            broker.enqueue([job_in(clock, IN_B)])
+
+    assert len(broker.find(Filter()).jobs) == 1
+    assert not lost.exists()
+    kept.rename(lost)
+    broker.enqueue([job_in(clock, IN_B)])
+    assert broker.traits.missing() == ()
+    broker.close()
+
+
+def test_who_only_looks_makes_no_store_of_a_shard_that_is_named_later(
+    tmp_path: Path, clock, sqlite_shards: str
+):
+    open_broker(sqlite_shards, clock).close()
+    file = tmp_path / "shards.toml"
+    file.write_text(file.read_text() + '\nc = "sqlite:///c.db"\n')
+
+    open_broker(sqlite_shards, clock, create=False).close()
+    assert not (tmp_path / "c.db").exists()
+    open_broker(sqlite_shards, clock).close()
+    assert (tmp_path / "c.db").exists()
+
+
+def test_the_doctor_names_the_shard_that_is_lost_and_looks_at_the_others(
+    tmp_path: Path, clock, sqlite_shards: str
+):
+    broker = open_broker(sqlite_shards, clock)
+    broker.enqueue([job_in(clock, IN_A)])
+    broker.close()
+    (tmp_path / "b.db").unlink()
+
+    findings = examine(sqlite_shards)
+
+    red = [found.says for found in findings if found.colour == "red"]
+    assert [says for says in red if "shard b: there is no store at" in says]
+    assert not [says for says in red if says.startswith("there is no store")]
+    assert [says for says in red if "no worker is alive; ready to run: 1" in says]
+    assert not (tmp_path / "b.db").exists()
+
+
+def test_the_doctor_says_so_where_no_shard_has_a_store(tmp_path: Path, clock, sqlite_shards: str):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.db").unlink()
+
+    [finding] = examine(sqlite_shards)
+
+    assert finding.says.startswith("there is no store at shards:///")

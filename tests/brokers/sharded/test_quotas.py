@@ -391,7 +391,7 @@ def test_a_store_that_cannot_hold_a_part_is_refused(clock, stores):
             super().__init__(clock)
             self.traits.capabilities -= {"quotas"}
 
-    broker = open_sharded({"a": lambda: stores[0], "b": partial(Whole, clock)}, clock)
+    broker = open_sharded({"a": lambda _: stores[0], "b": lambda _: Whole(clock)}, clock)
 
     with pytest.raises(Refused, match="the store of shard b cannot hold a part of one"):
         broker.put(TEN)

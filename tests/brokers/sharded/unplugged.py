@@ -73,7 +73,8 @@ def sharded(
     return open_sharded(opens, clock, claim_from=claim_from)
 
 
-def _same(store: Broker) -> Broker:
+def _same(store: Broker, create: bool) -> Broker:
+    del create
     if getattr(store, "away", False):
         raise StoreUnreachable("nobody answers")
     return store

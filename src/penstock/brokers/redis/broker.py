@@ -24,7 +24,7 @@ from penstock.brokers.redis.rules_version import FRESH_SECONDS, RulesVersion
 from penstock.brokers.redis.scripts import Script
 from penstock.brokers.redis.store import RedisStore
 from penstock.brokers.redis.waiting import Hints
-from penstock.errors import PenstockError, Refused, UnknownOutcome
+from penstock.errors import PenstockError, UnknownOutcome, WrongUrl
 from penstock.flows.flow import Flow
 from penstock.job import Job, Parcel
 from penstock.rules.rule import Rule
@@ -43,7 +43,7 @@ class RedisBroker:
         self.server = server = ServerCalls(address)
         check_durability(server)
         if not create and not server.call("EXISTS", f"{server.prefix}meta"):
-            raise Refused(
+            raise WrongUrl(
                 f"the store {address.where} does not exist: a worker or the first enqueue makes it"
             )
         self.clock = clock or server_clock(server)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from penstock.app.settings import mask
-from penstock.brokers.condition import Fact, StoreCondition
+from penstock.brokers.condition import Fact, StoreCondition, Trouble
 from penstock.brokers.sharded.shards_file import urls_in
 
 PROMISE = "an accepted job survives whatever the store of its shard survives"
@@ -19,18 +18,21 @@ def condition(
 ) -> StoreCondition:
     """Look at each store by itself; what is wrong with one names its shard."""
     facts: list[Fact] = []
-    trouble: list[Any] = []
+    trouble: list[Trouble] = []
     pending: list[str] = []
-    exists = True
-    schemas: list[int | None] = []
+    exists = too_new = False
+    schemas: list[int] = []
     newest: list[int] = []
     for name, each in urls_in(url).items():
         found = of_store(each, thorough=thorough)
-        exists = exists and found.exists
-        schemas.append(found.schema)
+        missing = not found.exists and found.unseen is None
+        exists = exists or not missing
+        too_new = too_new or found.too_new
+        schemas += [] if found.schema is None else [found.schema]
         newest += [] if found.newest is None else [found.newest]
         pending += [f"{name}: {step}" for step in found.pending]
         wrong = [found.unseen] if found.unseen is not None else list(found.trouble)
+        wrong += [_lost(found.where)] if missing else []
         trouble += [msgspec.structs.replace(one, says=f"shard {name}: {one.says}") for one in wrong]
         facts.append(Fact(f"shard {name}", f"{found.where}: {found.promise}"))
     return StoreCondition(
@@ -38,9 +40,19 @@ def condition(
         where=mask(url),
         promise=PROMISE,
         exists=exists,
-        schema=None if None in schemas else min(number or 0 for number in schemas),
+        schema=max(schemas) if too_new else min(schemas, default=None),
         newest=max(newest, default=None),
         pending=tuple(pending),
+        too_new=too_new,
         trouble=tuple(trouble),
         facts=tuple(facts),
+    )
+
+
+def _lost(where: str) -> Trouble:
+    return Trouble(
+        f"there is no store at {where}",
+        "put its file or database back, or restore a backup; a shard that is new gets its store "
+        "with `penstock shards add`",
+        name="store",
     )

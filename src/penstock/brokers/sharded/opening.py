@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -18,7 +18,7 @@ from penstock.broker.filter import Filter
 from penstock.broker.protocol import Broker
 from penstock.broker.shard_map import ShardMap, even_ranges
 from penstock.brokers.sharded.shards import Opens, Shard, Shards
-from penstock.errors import PenstockError, Refused, StoreUnreachable
+from penstock.errors import PenstockError, Refused, StoreUnreachable, WrongUrl
 from penstock.rules.rule import Rule
 from penstock.schedules.schedule import Schedule
 
@@ -36,13 +36,26 @@ def open_all(
     """
     there: dict[str, Broker] = {}
     away: dict[str, StoreUnreachable] = {}
-    try:
-        for name in sorted(opens):
+
+    def open_these(names: Collection[str], *, create: bool) -> None:
+        for name in names:
             try:
-                there[name] = opens[name]()
+                there[name] = opens[name](create)
             except StoreUnreachable as error:
                 away[name] = error
-        shard_map = _found(there, away) or _make(there, away, create=create)
+            else:
+                away.pop(name, None)
+
+    try:
+        open_these(sorted(opens), create=False)
+        found = _found(there, away)
+        # A store of the map that is not there was lost: in its place none is made.
+        known = () if found is None else found.names
+        new = [n for n, error in away.items() if isinstance(error, WrongUrl) and n not in known]
+        if create and new:
+            open_these(new, create=True)
+            found = found or _found(there, away)  # somebody else may have made it meanwhile
+        shard_map = found or _make(there, away, create=create)
         copies = {name: _completed(name, broker, shard_map) for name, broker in there.items()}
     except BaseException:
         for broker in there.values():
@@ -50,20 +63,26 @@ def open_all(
         raise
     shards: dict[str, Shard] = {}
     for name, opener in opens.items():
-        shards[name] = Shard(name, _checked(name, opener, shard_map), there.get(name))
+        again = _checked(name, opener, shard_map, create=create)
+        shards[name] = Shard(name, again, there.get(name))
         if name in away:
             shards[name].away = str(away[name])
 
-    return Shards(shards, copies, shard_map, _Later(shards, more))
+    return Shards(shards, copies, shard_map, _Later(shards, more, create=create))
 
 
 class _Later:
     """Shards that the file names by now, and did not when they were opened."""
 
     def __init__(
-        self, shards: Mapping[str, Shard], more: Callable[[], Mapping[str, Opens]] | None
+        self,
+        shards: Mapping[str, Shard],
+        more: Callable[[], Mapping[str, Opens]] | None,
+        *,
+        create: bool,
     ) -> None:
         self._known = set(shards)
+        self._create = create
         self._more = more
         self._look_at: dict[str, float] = {}  # those that could not join: when to try again
         self._joining = threading.Lock()
@@ -86,7 +105,7 @@ class _Later:
     def _join(self, name: str, opens: Opens, now: ShardMap) -> Shard | None:
         if self._look_at.get(name, 0.0) > time.monotonic():
             return None
-        shard = Shard(name, _checked(name, opens, now))
+        shard = Shard(name, _checked(name, opens, now, create=self._create))
         try:
             shard.broker()
         except PenstockError as error:  # the others go on without it
@@ -188,11 +207,11 @@ def _check_new(name: str, broker: Broker, shard_map: ShardMap) -> None:
         )
 
 
-def _checked(name: str, opens: Opens, shard_map: ShardMap) -> Opens:
+def _checked(name: str, opens: Opens, shard_map: ShardMap, *, create: bool) -> Callable[[], Broker]:
     """What opens a shard that was away, and looks whether it is the right one."""
 
     def opened() -> Broker:
-        broker = opens()
+        broker = opens(create and name not in shard_map.names)
         try:
             _completed(name, broker, shard_map)
             broker.put(shard_map.of(name))  # refused by the store of another

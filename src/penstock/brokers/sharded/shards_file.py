@@ -15,7 +15,6 @@ import contextlib
 import re
 import tomllib
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
@@ -24,10 +23,10 @@ from penstock.app.clock import AnyClock
 from penstock.app.private_files import is_credible
 from penstock.app.settings import anchor, mask
 from penstock.broker.protocol import Broker
-from penstock.brokers.schemes import REMOTE, SHARDS, in_process
+from penstock.brokers.schemes import REMOTE, SHARDS, in_process, is_ours
 from penstock.brokers.sharded import ShardedBroker, open_sharded
 from penstock.brokers.sharded.shards import Opens
-from penstock.errors import Refused
+from penstock.errors import Refused, WrongUrl
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _CLAIM = "claim="
@@ -46,9 +45,7 @@ def open_file(
 
     def opens() -> dict[str, Opens]:
         named = read_shards(path)
-        return {
-            name: partial(open_store, each, clock, create=create) for name, each in named.items()
-        }
+        return {name: _opening(open_store, each, clock) for name, each in named.items()}
 
     read: list[Any] = [opens(), _changed_at(path)]
 
@@ -60,6 +57,18 @@ def open_file(
         return read[0]
 
     return open_sharded(read[0], clock, create=create, more=more, claim_from=claim_from(url))
+
+
+def _opening(open_store: Callable[..., Broker], url: str, clock: AnyClock | None) -> Opens:
+    def opens(create: bool) -> Broker:
+        try:
+            return open_store(url, clock, create=create)
+        except Refused as error:
+            if create or is_ours(url):
+                raise
+            raise WrongUrl(str(error)) from error  # so others say that there is no store yet
+
+    return opens
 
 
 def _changed_at(path: Path) -> int | None:

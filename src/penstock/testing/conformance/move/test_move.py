@@ -61,7 +61,7 @@ def memory(clock) -> Iterator[MemoryBroker]:
 def fleet(broker, memory, clock) -> ShardedBroker:
     """The broker and a store in memory as shards, all buckets at the broker's."""
     broker.put(ShardMap(fleet="ours", shard="a", ranges=((0, "a"),)))
-    return open_sharded({"a": lambda: broker, "b": lambda: memory}, clock)
+    return open_sharded({"a": lambda _: broker, "b": lambda _: memory}, clock)
 
 
 @pytest.fixture(params=["at b", "back at a"])
