@@ -5,12 +5,13 @@ For pages, which know the store and not the file of shards: URLs are not here.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from penstock.broker.protocol import Broker
 from penstock.broker.shard_map import Departure, ShardMap, parse_buckets, text_of_buckets
+from penstock.errors import Refused
 
 _MOST_MOVES = 20
 
@@ -37,19 +38,27 @@ class MoveView(NamedTuple):
     under_way: bool
 
 
+class _Told(msgspec.Struct):
+    """What the history has of a move."""
+
+    buckets: str
+    to: str
+    says: str = ""
+    author: str = ""
+
+
 class ShardsView(NamedTuple):
     """All of it; without shards it is one store."""
 
     shards: list[ShardView]
     moves: list[MoveView]  # the newest first
-    missing: tuple[str, ...]  # a sentence for each shard that does not answer
 
 
 def look_at_shards(broker: Broker) -> ShardsView:
     """Read the map, what is on its way, and the last moves."""
     found = broker.records(ShardMap)
     if not found:
-        return ShardsView([], [], ())
+        return ShardsView([], [])
     [shard_map] = found
     leaving: dict[str, set[int]] = {}
     for departure in broker.records(Departure):
@@ -65,21 +74,24 @@ def look_at_shards(broker: Broker) -> ShardsView:
         )
         for name in sorted({*ranges, *leaving})
     ]
-    return ShardsView(shards, _moves(broker, shard_map), broker.traits.missing())
+    return ShardsView(shards, _moves(broker, shard_map))
 
 
 def _moves(broker: Broker, shard_map: ShardMap) -> list[MoveView]:
     moves: list[MoveView] = []
     ended: set[tuple[str, str]] = set()
     for event in reversed(broker.history(None, _MOST_MOVES, kind="move")):
-        data: dict[str, Any] = msgspec.json.decode(event.data or b"{}")
-        to, text = data.get("to", ""), data.get("buckets", "")
-        if data.get("says") != "begun":
-            ended.add((to, text))
+        try:
+            told = msgspec.json.decode(event.data or b"{}", type=_Told)
+            buckets = parse_buckets(told.buckets)
+        except (msgspec.DecodeError, Refused):  # of another Penstock
             continue
-        buckets = parse_buckets(text) if text else []
+        to = told.to
+        if told.says != "begun":
+            ended.add((to, told.buckets))
+            continue
         done = sum(shard_map.owner(bucket) == to for bucket in buckets)
-        finished = (to, text) in ended or done == len(buckets)
+        finished = (to, told.buckets) in ended or done == len(buckets)
         moves.append(
             MoveView(
                 text_of_buckets(buckets),
@@ -87,7 +99,7 @@ def _moves(broker: Broker, shard_map: ShardMap) -> list[MoveView]:
                 len(buckets) if finished else done,
                 len(buckets),
                 event.at,
-                data.get("author", ""),
+                told.author,
                 not finished,
             )
         )

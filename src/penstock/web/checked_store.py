@@ -201,6 +201,11 @@ class CheckedStore(Actions):
         return self._broker.workers()
 
     @needs(Role.VIEW)
+    def missing(self) -> tuple[str, ...]:
+        """A sentence for each shard that does not answer: what it has is left out of a page."""
+        return self._broker.traits.missing()
+
+    @needs(Role.VIEW)
     def shards(self) -> ShardsView:
         return look_at_shards(self._broker)
 

@@ -251,9 +251,17 @@ class Dashboard:
             for route in self.routes
             if route.nav and person is not None and route.role and person.role >= route.role
         ]
-        given = {"root": root, "person": person, "nav": nav, "where": self.where, **values}
+        given = {
+            "root": root,
+            "away": (),
+            "person": person,
+            "nav": nav,
+            "where": self.where,
+            **values,
+        }
         if isinstance(request, WebRequest):
             given |= {"link": request.link, "now": request.store.now}
+            given["away"] = () if person is None else request.store.missing()
         return self._templates.get_template(template).render(given)
 
     def refuse(self, request: Request, refusal: Refusal) -> Response:

@@ -76,6 +76,7 @@ class ShardedRecords:
         if kind is Rule:
             return self._shards.first(_rules_of)  # pyright: ignore[reportReturnType]
         if kind is ShardMap:
+            self._shards.look_again()  # others may have moved buckets
             return [self._shards.map]  # pyright: ignore[reportReturnType]
         if kind is Mark:
             marks = self._shards.reached(lambda shard: shard.records(Mark))

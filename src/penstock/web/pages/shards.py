@@ -19,6 +19,5 @@ def show(request: WebRequest) -> Response:
         cli="penstock shards status",
         shards=found.shards,
         moves=found.moves,
-        missing=found.missing,
         buckets=BUCKETS,
     )
