@@ -110,7 +110,7 @@ class Quotas:
         )
         placed: list[Shard] = []
         try:
-            for shard in self._shards.all:
+            for shard in map(self._shards.named.__getitem__, kept):
                 placed.append(shard)
                 if not _place(shard, given):
                     return False
@@ -256,18 +256,18 @@ class Quotas:
             fair = _fair(limit, looks, due, names, self._turn())
             dealer = str(uuid.uuid4())
             parts: dict[str, tuple[int, int]] = {}
-            for name, shard in self._shards.named.items():
-                before = kept[name]
+            for name, before in kept.items():
                 stands = before is not None and before.limit == limit and not newest.cleared
                 had = parts_of(before) if stands else (0, 0)
                 parts[name] = min(had[0], fair[0].get(name, 0)), min(had[1], fair[1].get(name, 0))
                 given = _quota(newest, version, dealer, parts[name])
-                if not _place(shard, given):
+                if not _place(self._shards.named[name], given):
                     return False
             if newest.cleared:
                 return True
             uses = self._shards.every(_uses)
-            self._shards.look_again()
+            # All have to say that nothing left them: what did is counted nowhere.
+            self._shards.look_again(at_all=True)
             if self._shards.newest_plan != plan:
                 return False
             raised = [dict[str, int](), dict[str, int]()]

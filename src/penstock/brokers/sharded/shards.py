@@ -203,8 +203,8 @@ class Shards:
 
     def _epoch_of(self, name: str) -> int:
         copy = self.plan.copies.get(name)
-        # Of a shard that was away nothing is known: it tells when it is asked.
-        return 0 if copy is None else copy.epoch
+        # Nothing is known of a shard that was away: it refuses until its own map was read.
+        return -1 if copy is None else copy.epoch
 
     def replanned(self, verb: Callable[P, T]) -> Callable[P, T]:
         """A verb, planned anew where a bucket moved in the middle of it."""
@@ -245,8 +245,11 @@ class Shards:
         finally:
             self._own.plan = before
 
-    def look_again(self) -> bool:
-        """Read the map of every shard that answers, and the file; whether anything moved."""
+    def look_again(self, *, at_all: bool = False) -> bool:
+        """Read the map of every shard that answers, and the file; whether anything moved.
+
+        With `at_all` one that does not answer is an error.
+        """
         with self._lock:
             self.join_named()
             before = self._plan
@@ -255,6 +258,8 @@ class Shards:
                 try:
                     found = shard.call(lambda store: store.records(ShardMap))
                 except AWAY:
+                    if at_all:
+                        raise
                     continue
                 if found:
                     copies[shard.name] = found[0]
@@ -277,10 +282,7 @@ class Shards:
         if name not in self.named:
             self.look_again()
         if name not in self.named:
-            raise Refused(
-                f"bucket {bucket} is on shard {name!r} by now, which the file of shards does not "
-                "name: add its URL under that name"
-            )
+            raise _unnamed(bucket, name)
         return self.named[name]
 
     def others(self, shard: Shard) -> list[Shard]:
@@ -329,9 +331,12 @@ class Shards:
             return otherwise
 
     def first(self, verb: Callable[[Broker], T]) -> T:
-        """The answer of one shard, any: of what all have."""
+        """The answer of one shard: of what all have that have buckets."""
         errors: list[Exception] = []
-        for shard in sorted(self.all, key=lambda shard: shard.resting):
+        having = self.map.names
+        # A new one gets it with its first bucket.
+        asked = [shard for shard in self.all if shard.name in having] or self.all
+        for shard in sorted(asked, key=lambda shard: shard.resting):
             try:
                 return shard.call(verb)
             except AWAY as error:
@@ -340,6 +345,11 @@ class Shards:
 
     def every(self, verb: Callable[[Broker], T], *, fenced: bool = False) -> dict[str, T]:
         """The answers of all shards; an error names the one that did not answer."""
+        if not self.named.keys() >= set(self.map.names):
+            self.join_named()
+            for name, [(first, _), *_] in self.map.buckets().items():
+                if name not in self.named:
+                    raise _unnamed(first, name)
         return {shard.name: shard.write(verb) if fenced else shard.call(verb) for shard in self.all}
 
     def missing(self) -> tuple[str, ...]:
@@ -349,6 +359,13 @@ class Shards:
     def close(self) -> None:
         for shard in self.all:
             shard.close()
+
+
+def _unnamed(bucket: int, name: str) -> Refused:
+    return Refused(
+        f"bucket {bucket} is on shard {name!r} by now, which the file of shards does not name: add "
+        "its URL under that name"
+    )
 
 
 def _heard(heard: Mapping[str, T | BaseException], names: Iterable[str]) -> dict[str, T]:
