@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from penstock import App
@@ -14,13 +15,13 @@ from penstock.broker.views import Note, WorkerRow
 from penstock.broker.wire_verbs import VERBS
 from penstock.brokers import open_broker
 from penstock.errors import Refused, StoreUnreachable, WrongUrl
-from penstock.job import Job, failed, succeeded
+from penstock.job import Job, Unique, failed, succeeded
 from penstock.manager import access
 from penstock.manager.access import ROLE_OF, parse_manager_tokens, read_manager_tokens
 from penstock.manager.server import Manager, ManagerTls, check_listen
 from penstock.rules.rule import Rule, RuleKind
 from penstock.schedules.schedule import Schedule
-from penstock.testing.conformance.factories import a_job, a_worker
+from penstock.testing.conformance.factories import a_job, a_worker, claim_for, settle
 
 ADA = "4c1e7a90b2d35f68e0c4a1b79d2f6e83"
 WILL = "e19a5c07d3f84b26a0e7c9d1f5b38264"
@@ -327,3 +328,31 @@ def test_only_operators_set_options_of_queues(as_client):
     with pytest.raises(Refused, match="may concern others"):
         as_client(MAIL).put(QueueOptions(queue="bills", override=Options(lease=60.0)))
     assert [each.queue for each in as_client(MAIL).records(QueueOptions)] == ["mail"]
+
+
+def test_what_a_token_of_one_queue_learns_of_others(as_client, clock):
+    """That an id or a unique key is taken, and that something happened: not what."""
+    ada, mail = as_client(ADA), as_client(MAIL)
+    taken = a_job(clock, queue="bills", task="bills:pay", unique=Unique("7"))
+    ada.enqueue([taken])
+
+    same_key, same_id = a_job(clock, queue="mail", unique=Unique("7")), a_job(clock, queue="mail")
+    same_id = msgspec.structs.replace(same_id, id=taken.id)
+    mail.enqueue([same_key])
+    mail.enqueue([same_id])
+
+    assert mail.find(Filter()).jobs == []
+    assert mail.get(taken.id) is None
+    assert [job.id for job in ada.find(Filter()).jobs] == [taken.id]
+
+
+def test_a_worker_reads_the_secrets_of_jobs_of_its_queues_until_they_end(as_client, clock):
+    body = b'{"args":{"card":"4111-canary"},"secret":["card"]}'
+    job = a_job(clock, body=body)
+    as_client(ADA).enqueue([job])
+    will = as_client(WILL)
+
+    assert will.get(job.id).body == body
+    [claimed] = claim_for(will, a_worker(tasks=ANY))
+    settle(will, claimed, succeeded(b"1"))
+    assert b"canary" not in will.get(job.id).body

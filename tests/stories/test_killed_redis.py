@@ -11,6 +11,7 @@ from penstock.broker.views import WorkerRow
 from penstock.brokers import open_broker
 from penstock.errors import StoreUnreachable, UnknownOutcome
 from penstock.job import Job, State, succeeded
+from penstock.testing.checker import check_store
 from penstock.testing.redis import RedisServer
 from penstock.testing.redis.programs import has_program
 
@@ -63,8 +64,10 @@ def test_what_was_acknowledged_survives_the_death_of_the_server(kind, kills):
             each.join()
         acknowledged = {job for each in producers for job in each.acknowledged}
         found = broker.get_many(sorted(acknowledged))
+        verdict = check_store(broker, acknowledged)
         broker.close()
 
+    assert verdict.ok, verdict
     assert len(claimed) == len(set(claimed))
     assert acknowledged == found.keys()
     assert {job.state for job in found.values() if job.id in settled} == {State.SUCCEEDED}
