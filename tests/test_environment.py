@@ -24,6 +24,7 @@ def production(url: str, monkeypatch) -> None:
     monkeypatch.setenv(VARIABLE, "production")
     app = App(url)
     app.enqueue([Job(task="mail:send")])
+    open_to_run(app)
     app.close()
 
 
@@ -41,8 +42,8 @@ def test_a_store_stays_unmarked_where_nobody_says_an_environment(url, monkeypatc
     app.close()
 
 
-def test_the_first_environment_to_open_an_old_store_marks_it(url, monkeypatch):
-    monkeypatch.delenv(VARIABLE, raising=False)
+def test_the_first_environment_to_run_jobs_of_a_store_marks_it(url, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "laptop")  # who only enqueues or looks marks nothing
     App(url).enqueue([Job(task="mail:send")])
 
     production(url, monkeypatch)

@@ -14,6 +14,7 @@ def cloned(shop, monkeypatch):
     """The store of production with a job in it, and its clone, which is a store of staging."""
     monkeypatch.setenv(VARIABLE, "production")
     shop("enqueue", "shop:add", "1", "2")
+    shop("adopt")
     shop.store().close()  # the last one to close it leaves all in one file
     shutil.copy(shop.folder / "penstock.db", shop.folder / "clone.db")
     monkeypatch.setenv(VARIABLE, "staging")
@@ -56,7 +57,7 @@ def test_an_adopted_clone_runs_and_the_history_says_who_did_it(cloned):
     [_, row] = [row["data"] for row in rows if row["kind"] == "environment"]
     assert (row["environment"], row["before"]) == ("staging", "production")
     assert row["reason"] == "a copy of last night"
-    [entry] = cloned.lines("history", "--audit")
+    [_, entry] = sorted(cloned.lines("history", "--audit"), key=lambda each: each["position"])
     assert entry["author"] == row["author"] != ""
     assert "adopted the store" in cloned("history", "--audit").stdout
 
@@ -76,11 +77,13 @@ def test_a_profile_is_an_environment_and_the_default_one_is_none(shop, monkeypat
     (shop.folder / "penstock.toml").write_text(
         '[profiles.default]\nurl = "sqlite:///d.db"\n[profiles.live]\nurl = "sqlite:///l.db"\n'
     )
-    shop("enqueue", "shop:add", "1", "2")
-    shop("enqueue", "shop:add", "1", "2", "--profile", "live")
+    for words in ((), ("--profile", "live")):
+        shop("enqueue", "shop:add", "1", "2", *words)
+        assert "environment" not in shop("doctor", *words, code=1).stdout  # nobody ran a job
+        shop("run", "shop:add", "1", "2", *words)
 
-    assert "environment" not in shop("doctor", code=1).stdout
-    assert "live" in shop("doctor", "--profile", "live", code=1).stdout
+    assert "environment" not in shop("doctor").stdout
+    assert "environment   live" in shop("doctor", "--profile", "live").stdout
     said = shop("worker", "shop", "--drain", "--url", "sqlite:///l.db", code=2).stderr
     assert "of the environment 'live'" in said
 
@@ -88,7 +91,8 @@ def test_a_profile_is_an_environment_and_the_default_one_is_none(shop, monkeypat
 def test_the_doctor_says_that_a_store_was_copied_and_no_more(cloned):
     said = cloned("doctor", code=1).stdout
 
-    assert "production; workers of another one do not start" in said
+    assert "environment   production, by " in said
+    assert "workers of another one do not start" in said
     assert "in another file, when it became that of production" in said
     cloned("adopt")
     assert "in another file" not in cloned("doctor", code=1).stdout

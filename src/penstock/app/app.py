@@ -20,7 +20,6 @@ from penstock.app.clock import GUESSED_CLOCK, AnyClock, RemoteClock
 from penstock.app.code_digest import code_digest
 from penstock.app.encrypted_broker import encrypted
 from penstock.app.end_hooks import EndHooks
-from penstock.app.environment import open_named
 from penstock.app.flows import AppFlows
 from penstock.app.key_file import find_keys
 from penstock.app.queue_options import DeclaredQueues, options_of, required_of
@@ -39,6 +38,7 @@ from penstock.app.store_retry import Patience
 from penstock.app.topics import AppTopics, Topics
 from penstock.broker.protocol import Broker
 from penstock.broker.values import Enqueued
+from penstock.brokers import open_broker
 from penstock.enqueue.caller_connection import join_async
 from penstock.enqueue.coalesce import Coalescer, Sending, ToStore, has_unique_key
 from penstock.enqueue.codec import encode_value
@@ -191,7 +191,8 @@ class App(Registry, AppFlows, AppReads, AppTopics):
         with self._lock:
             broker = self._broker
             if broker is None:
-                broker = open_named(self.resolved_url, self._own_clock, self.keys)
+                keys = self.keys
+                broker = encrypted(open_broker(self.resolved_url.url, self._own_clock), keys)
                 broker.traits.relaxed = self.queues.relaxed
                 broker.traits.ended = self.end_hooks.report
                 if self._moved_by is None:  # later openings find nothing that is still to be moved

@@ -10,13 +10,9 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from penstock.app.clock import AnyClock
-from penstock.app.encrypted_broker import encrypted
-from penstock.app.key_ring import KeyRing
 from penstock.app.settings import ResolvedUrl, mask
 from penstock.broker.environment import Environment
 from penstock.broker.protocol import Broker
-from penstock.brokers import open_broker
 from penstock.errors import PenstockError, Refused
 
 if TYPE_CHECKING:
@@ -32,21 +28,6 @@ def environment_of(resolved: ResolvedUrl) -> str:
     return os.environ.get(VARIABLE, resolved.profile)
 
 
-def open_named(resolved: ResolvedUrl, clock: AnyClock | None, keys: KeyRing | None) -> Broker:
-    """The store; one that has no environment yet belongs to that of this process from now on."""
-    broker = encrypted(open_broker(resolved.url, clock), keys)
-    environment = environment_of(resolved)
-    try:
-        if environment and not broker.records(Environment):
-            broker.put(record_of(broker, environment), "", "the first to open the store")
-    except PenstockError as error:  # a login that may enqueue and no more, or a shard that is away
-        log.info("the store is not marked as of the environment %s: %s", environment, error)
-    except BaseException:
-        broker.close()
-        raise
-    return broker
-
-
 def record_of(broker: Broker, environment: str, *, adopts: bool = False) -> Environment:
     """The record that names the environment of a store where it is now."""
     places = {shard: ids[0] for shard, ids in broker.traits.places().items() if ids}
@@ -54,10 +35,7 @@ def record_of(broker: Broker, environment: str, *, adopts: bool = False) -> Envi
 
 
 def open_to_run(app: App) -> Broker:
-    """The store of an app whose jobs this process is about to run.
-
-    Refused if it is of another environment.
-    """
+    """The store of an app whose jobs this process is about to run; see `check_environment`."""
     broker = app.broker
     if app.opens_itself:
         check_environment(broker, app.resolved_url)
@@ -65,9 +43,19 @@ def open_to_run(app: App) -> Broker:
 
 
 def check_environment(broker: Broker, resolved: ResolvedUrl) -> None:
-    """Refuse to run jobs of a store that is of another environment than this process."""
+    """Refuse to run jobs of a store that is of another environment than this process.
+
+    A store that has none is of that of this process from now on.
+    """
     own = environment_of(resolved)
-    for record in broker.records(Environment):
+    kept = broker.records(Environment)
+    if own and not kept:
+        try:
+            broker.put(record_of(broker, own), "", "the first to run its jobs")
+        except PenstockError as error:  # a login without that right, or a shard that is away
+            log.info("the store is not marked as of the environment %s: %s", own, error)
+        kept = broker.records(Environment)  # whoever was first
+    for record in kept:
         if record.environment != own:
             here = f"of {own!r}" if own else f"of no environment ({VARIABLE} is not set)"
             raise Refused(

@@ -1,7 +1,7 @@
 """The environment of a store, such as "production": a clone of it stays idle in another one.
 
-The first process of an environment that opens a store which has none names it. Workers of another
-environment refuse to start (`app.environment`), until a person adopts the store.
+The first process of an environment that runs jobs of a store which has none names it. Workers of
+another environment refuse to start (`app.environment`), until a person adopts the store.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def event_data(
     before: Environment | None, after: Environment | None, author: str, reason: str
 ) -> dict[str, Any]:
     """What the history says of a store that was named, adopted or let go."""
-    named = "named" if author else "declared"  # by a person, or by the first program to open it
+    named = (
+        "named" if author else "declared"
+    )  # by a person, or by the first program to run its jobs
     says = "let go" if after is None else named if before is None else "adopted"
     return {
         "environment": "" if after is None else after.environment,

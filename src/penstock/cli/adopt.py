@@ -21,8 +21,8 @@ def adopt(
 ) -> None:
     """Have a store belong to this environment: PENSTOCK_ENVIRONMENT, else the profile.
 
-    A store belongs to the environment that opened it first; workers of another one refuse to start,
-    so that a clone of a production database stays idle. Adopt the clone to run its jobs.
+    A store belongs to the environment that ran its jobs first; workers of another one refuse to
+    start, so that a clone of a production database stays idle. Adopt the clone to run its jobs.
 
     Example: penstock adopt --reason "copy of last night"
     """

@@ -66,10 +66,10 @@ def manager(
 
     Example: penstock manager --url sqlite:///jobs.db --token-file tokens
     """
-    from penstock.app.environment import check_environment, open_named
+    from penstock.app.environment import check_environment
     from penstock.app.log_lines import LogOutput, log_to_stderr
     from penstock.app.settings import mask
-    from penstock.brokers import need_driver
+    from penstock.brokers import need_driver, open_broker
     from penstock.brokers.schemes import REMOTE
     from penstock.cli import output
     from penstock.cli.store_choice import print_store, store_url
@@ -98,7 +98,7 @@ def manager(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     tokens = [] if token_file is None else read_manager_tokens(token_file)
-    broker = open_named(resolved, None, None)
+    broker = open_broker(resolved.url)
     try:
         check_environment(broker, resolved)
         made = Manager(broker, listen, tokens=tokens, tls=tls, plain=plain, choice=choose)

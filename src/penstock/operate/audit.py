@@ -160,7 +160,7 @@ def _done_by_a_person(kind: str, data: dict[str, Any], recorded: _RecordedOperat
     match kind:
         case "flow":
             return data.get("says") in _FLOW_ACTIONS
-        case "queue" | "environment":  # a program declared it, or was the first to open the store
+        case "queue" | "environment":  # a program declared it, or was the first to run jobs
             return data.get("says") != "declared"
         case "schedule":
             return "slot" not in data or data.get("says") == RUN_NOW
