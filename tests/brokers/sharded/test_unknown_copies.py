@@ -10,7 +10,7 @@ from penstock.enqueue.subscription import Subscription
 from penstock.errors import Refused
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import a_job, claim
-from tests.brokers.sharded.unplugged import IN_A, IN_B, Unplugged, ids_in, job_in, sharded
+from tests.brokers.sharded.unplugged import IN_A, IN_B, Killed, Unplugged, ids_in, job_in, sharded
 
 TEN = Rule(RuleKind.LIMIT, queue="default", running=10)
 PAUSE = Rule(RuleKind.PAUSE, queue="mail")
@@ -100,3 +100,23 @@ def test_a_dealer_that_does_not_see_a_move_gives_nothing_away(clock, stores, cal
     broker.moves.finish()
     running = sum(sum(use.running.values()) for store in stores for use in store.limit_uses())
     assert running == 10
+
+
+def test_a_limit_that_a_shard_without_buckets_missed_holds_from_its_first_job_on(clock, stores):
+    new = sharded(clock, *stores)
+    new.put(TEN)
+    new.clear(Rule, TEN.id)
+    of_c = [bucket for bucket in range(1024) if new.shards.map.owner(bucket) == "c"]
+    new.moves.move(of_c, "b")
+    named = {"a": lambda _: stores[0], "b": lambda _: stores[1]}
+    open_sharded(named, clock).put(TEN)
+    assert stores[2].records(Rule) == []
+
+    def killed(*_):
+        raise Killed
+
+    stores[1].clear = killed  # which the mover calls once the bucket has come
+    with pytest.raises(Killed):
+        new.moves.move(of_c[:1], "c")
+
+    assert [rule.running for rule in stores[2].records(Rule)] == [0]

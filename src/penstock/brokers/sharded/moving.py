@@ -111,14 +111,16 @@ def _bring_rules(source: Shard, target: Shard) -> None:
 
     Of a limit over all of them it gets a part of nothing, before it gets any jobs.
     """
-    quotas = {quota.id for quota in target.call(_all_of(Quota))}
+    there = {quota.id: quota for quota in target.call(_all_of(Quota))}
     for quota in source.call(_all_of(Quota)):
-        if quota.id not in quotas:
+        kept = there.get(quota.id)
+        # As it was before whoever set or cleared it last, who did not know this shard.
+        if kept is None or (kept.limit, kept.cleared) != (quota.limit, quota.cleared):
             target.call(lambda store, quota=quota: store.put(quota.emptied))
     for kind in _ON_ALL:
-        there = {_name_of(record) for record in target.call(_all_of(kind))}
+        known = {_name_of(record) for record in target.call(_all_of(kind))}
         for record in source.call(_all_of(kind)):
-            if _name_of(record) in there or (isinstance(record, Rule) and over_shards(record)):
+            if _name_of(record) in known or (isinstance(record, Rule) and over_shards(record)):
                 continue
             author, reason = getattr(record, "author", ""), getattr(record, "reason", "")
             with dealt_out():
