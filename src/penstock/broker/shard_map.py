@@ -60,13 +60,11 @@ class ShardMap(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """What both copies know, bucket by bucket."""
         if self.ranges == other.ranges and self.versions == other.versions:
             return self if self.epoch >= other.epoch else other.of(self.shard)
-        newer = [
-            self if self.version(bucket) >= other.version(bucket) else other
-            for bucket in range(BUCKETS)
-        ]
+        both = zip(self.of_each, other.of_each, strict=True)
+        newer = [ours if ours[1] >= theirs[1] else theirs for ours, theirs in both]
         return self._with(
-            [each.owner(bucket) for bucket, each in enumerate(newer)],
-            [each.version(bucket) for bucket, each in enumerate(newer)],
+            [owner for owner, _ in newer],
+            [version for _, version in newer],
             max(self.epoch, other.epoch),
         )
 
@@ -96,6 +94,11 @@ class ShardMap(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return found
 
     @cached_property
+    def of_each(self) -> list[tuple[str, int]]:
+        """The owner and the version of each bucket."""
+        return list(zip(_spread(self.ranges), _spread(self.versions), strict=True))
+
+    @cached_property
     def _versioned(self) -> list[int]:
         return [first for first, _ in self.versions]
 
@@ -116,6 +119,14 @@ def _ranges(values: Sequence[V]) -> tuple[tuple[int, V], ...]:
         for bucket, value in enumerate(values)
         if not bucket or value != values[bucket - 1]
     )
+
+
+def _spread(runs: Sequence[tuple[int, V]]) -> list[V]:
+    """The value of each bucket."""
+    ends = [first for first, _ in runs[1:]] + [BUCKETS]
+    return [
+        value for (first, value), end in zip(runs, ends, strict=True) for _ in range(first, end)
+    ]
 
 
 def text_of_buckets(buckets: Collection[int]) -> str:

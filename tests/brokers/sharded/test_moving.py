@@ -14,6 +14,7 @@ from penstock.broker.views import Note
 from penstock.brokers.memory import MemoryBroker
 from penstock.brokers.sharded import open_sharded
 from penstock.brokers.sharded.opening import map_of
+from penstock.brokers.sharded.resharding import next_size
 from penstock.enqueue.ids import BUCKETS
 from penstock.errors import Refused, StoreUnreachable
 from penstock.flows.flow import WAIT_TASK
@@ -238,6 +239,24 @@ def test_one_enqueue_over_shards_goes_where_the_buckets_are_by_now(broker, old, 
 
     assert sorted(ids_in(stores[0], jobs)) == sorted([jobs[2].id])
     assert len(claim(old, limit=9)) == 3
+
+
+@pytest.mark.parametrize(
+    ("size", "took", "then"),
+    [
+        (4, 0.01, 8),
+        (64, 0.01, 64),
+        (64, 0.3, 64),
+        (64, 0.6, 32),
+        (8, 0.6, 8),  # the machine is busy: fewer would take as long
+        (4, 1.9, 4),
+        (9, 1.9, 8),
+        (8, 2.1, 4),  # calls that wait for these give up
+        (1, 9.0, 1),
+    ],
+)
+def test_a_mover_takes_as_many_buckets_as_calls_may_wait_for(size, took, then):
+    assert next_size(size, took) == then
 
 
 def test_a_shard_that_the_file_names_later_joins(clock, stores):

@@ -17,16 +17,29 @@ from penstock.broker.shard_map import Departure, ShardMap, SplitEnqueue, text_of
 from penstock.broker.views import WorkerRow
 from penstock.brokers.sharded.broker import ShardedBroker
 from penstock.brokers.sharded.moving import movable
-from penstock.brokers.sharded.shards import AWAY, Shard
+from penstock.brokers.sharded.shards import AWAY, MOVING_SECONDS, Shard
 from penstock.enqueue.ids import BUCKETS
 from penstock.errors import Refused, StoreUnreachable
 from penstock.rules.rule import Rule
 
 BUSY = 0.2  # the part of its time that a mover works
-_FIRST, _MOST = 4, 64  # buckets at a time
+_FIRST, _FEW, _MOST = 4, 8, 64  # buckets at a time
 _LONG, _SHORT = 0.5, 0.1  # seconds that a time should take
 _TRIES = 5
 _WAIT_SECONDS = 0.2
+
+
+def next_size(size: int, took: float) -> int:
+    """How many buckets to take next, after so many took so long.
+
+    On a busy machine a step takes long whatever it moves, and one bucket at a time would take for
+    ever: below a few it goes only where calls would wait in vain.
+    """
+    if took > MOVING_SECONDS:
+        return max(1, size // 2)
+    if took > _LONG:
+        return max(min(size, _FEW), size // 2)
+    return min(_MOST, size * 2) if took < _SHORT else size
 
 
 class ShardState(msgspec.Struct, frozen=True):
@@ -168,8 +181,7 @@ class Resharding:
             longest = max(longest, took)
             newest = self._shards.newest
             left = [bucket for bucket in left if newest.owner(bucket) != to]
-            size = max(1, size // 2) if took > _LONG else size * 2 if took < _SHORT else size
-            size = min(size, _MOST)
+            size = next_size(size, took)
             if left:
                 time.sleep(took * (1 / busy - 1))
             done = of - len(left)

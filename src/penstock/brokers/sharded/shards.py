@@ -22,7 +22,7 @@ from penstock.broker.protocol import Broker
 from penstock.broker.shard_map import ShardMap
 from penstock.broker.traits import Traits
 from penstock.brokers.sharded.at_once import answers_of
-from penstock.enqueue.ids import BUCKETS, bucket_of
+from penstock.enqueue.ids import bucket_of
 from penstock.errors import Refused, StoreFull, StoreUnreachable, UnknownOutcome, WrongUrl
 
 T = TypeVar("T")
@@ -137,11 +137,11 @@ class Routes(NamedTuple):
         coming: set[int] = set()
         for name, copy in copies.items():
             if copy.versions != joined.versions or copy.ranges != joined.ranges:
+                both = zip(joined.of_each, copy.of_each, strict=True)
                 coming.update(
                     bucket
-                    for bucket in range(BUCKETS)
-                    if joined.owner(bucket) == name
-                    and copy.version(bucket) < joined.version(bucket)
+                    for bucket, ((owner, version), (_, known)) in enumerate(both)
+                    if owner == name and known < version
                 )
         return cls(copies, joined, frozenset(coming))
 
@@ -263,6 +263,8 @@ class Shards:
                     continue
                 if found:
                     copies[shard.name] = found[0]
+            if copies == before.copies:
+                return False
             self._plan = Routes.of(copies, before.map)
             return self._plan.map != before.map or self._plan.coming != before.coming
 
