@@ -25,6 +25,24 @@ def test_run_shows_the_traceback_of_a_failed_job(shop):
     assert "failed (error): RuntimeError: no money" in result.stderr
 
 
+def test_run_shows_the_traceback_once_however_often_the_job_was_tried(cli, caplog):
+    (cli.folder / "bank.py").write_text(
+        "from penstock import App, Retry\n"
+        "app = App()\n"
+        "@app.task(retry=Retry(limit=1, delay=0.01))\n"
+        "def charge() -> None:\n"
+        "    raise RuntimeError('still no money')\n"
+    )
+
+    printed = cli("run", "bank:charge", code=1).stderr
+
+    assert printed.count("Traceback") == 1
+    assert printed.startswith("Traceback", printed.index("serves the queue default\n") + 25)
+    assert "bank:charge failed: RuntimeError: still no money" in caplog.text
+    assert "tried again in" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
 def test_run_as_json_gives_the_job_with_its_secrets_hidden(shop):
     done = shop.json("run", "shop:add", "a=2", "b=3")
     failed = shop.json("run", "shop:charge", "4242", code=1)

@@ -80,8 +80,19 @@ def test_an_option_that_is_no_text_is_still_converted_and_checked(shop):
         shop("enqueue", "shop:add", number, "2")
 
     assert len(shop.lines("find", "--limit", "2")) == 2
-    assert "valid integer" in shop("find", "--limit", "many", code=2).stderr
-    assert "greater than or equal" in shop("find", "--limit", "0", code=2).stderr
+    assert "'many' is not a whole number" in shop("find", "--limit", "many", code=2).stderr
+    assert "'--limit': 0 is less than 1" in shop("find", "--limit", "0", code=2).stderr
+    assert "99999 is more than 65535" in shop("dashboard", "--port", "99999", code=2).stderr
+
+
+def test_a_wrong_choice_is_named_with_those_that_there_are(shop):
+    wrong = shop("queue", "mail", "timeout=3s", code=2).stderr
+
+    assert "'mail' is not one of show, set, reset, create, drop" in wrong
+    assert "Value error" not in wrong
+    assert "'lakes' is not one of store, lake" in (
+        shop("pipeline", "report", "--from", "lakes", code=2).stderr
+    )
 
 
 def test_only_the_command_that_is_called_is_made():

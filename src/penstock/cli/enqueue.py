@@ -14,6 +14,7 @@ import typer
 from penstock.cli.options import Json, Reason, Store, person, reject_unknown_options, with_options
 from penstock.errors import JobCancelled, JobFailed, Refused, ResultGone
 from penstock.operate.parse_input import parse_datetime, parse_duration, parse_pairs
+from penstock.run.error_text import traceback_in
 
 if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
@@ -116,7 +117,7 @@ class _LocalWorker:
             tags=task.runs_on,
             detached="here" if task.detached else "leave",
         )
-        logging.getLogger("penstock.worker").addFilter(self._is_other_job)
+        logging.getLogger("penstock.worker").addFilter(self._is_new)
         self._thread = threading.Thread(target=self._worker.work, name="penstock-worker")
         self._thread.start()
 
@@ -125,12 +126,16 @@ class _LocalWorker:
         if worker is not None and thread is not None:
             worker.stop(now=now)
             thread.join()
-            logging.getLogger("penstock.worker").removeFilter(self._is_other_job)
+            logging.getLogger("penstock.worker").removeFilter(self._is_new)
             # Else other workers would wait for this one until its lease expires.
             self._task.app.broker.recover(dead=worker.id, started=())
 
-    def _is_other_job(self, record: logging.LogRecord) -> bool:
-        return record.levelno < logging.ERROR or getattr(record, "job_id", "") != self.followed
+    def _is_new(self, record: logging.LogRecord) -> bool:
+        """Whether a line says what is not printed at the end of the followed job anyway."""
+        if getattr(record, "job_id", "") != self.followed:
+            return True
+        record.exc_text = None  # of an attempt before the last: its headline is enough
+        return record.levelno < logging.ERROR
 
 
 def _knows(row: Any, task: Task[..., Any]) -> bool:
@@ -193,8 +198,8 @@ def _print_end(job: Job[Any] | None, error: Exception, *, json: bool) -> None:
     if json and job is not None:
         output.print_json(to_json.job_json(job))
         return
-    if isinstance(error, JobFailed) and error.remote_traceback:
-        output.print_note(error.remote_traceback.rstrip(), "")
+    if isinstance(error, JobFailed) and (traceback := traceback_in(error.remote_traceback)):
+        output.print_note(traceback.rstrip(), "")
     output.print_error(str(error))
 
 

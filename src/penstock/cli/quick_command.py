@@ -1,18 +1,22 @@
 """Commands that start quickly: text is taken as it was typed, and only what is called is made.
 
 typer has pydantic convert each option, given or not. Importing pydantic and preparing it takes
-longer than most commands do, and the text of an option stays the same text. What this cannot say
-by itself (a choice, a path, a number out of bounds) is still typer's.
+longer than most commands do, and the text of an option stays the same text. A choice and a whole
+number are converted here as well, because pydantic's sentences are not for people. What this cannot
+say by itself (a path, a fraction) is still typer's.
 """
 
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from typing import Any
 
+import typer
 from typer.core import TyperCommand
 
 _DIGITS = re.compile("[0-9]{1,9}")
+_WHOLE = re.compile("-?[0-9]{1,4000}")
 
 
 class QuickCommand(TyperCommand):
@@ -40,6 +44,10 @@ class _AsTyped:
         if value is None:
             return () if many else None
         if described.parameter_info.parser is None:
+            if not many and (fault := _fault(value, described.annotation, described.parameter_info)):
+                raise typer.BadParameter(fault, ctx=ctx, param=param)
+            if _is_choice(described.annotation):
+                return described.annotation(value)
             number = described.annotation is int and type(value) is str and _DIGITS.fullmatch(value)
             plain = int(value) if number else value
             if not many and _is_already(plain, described.annotation, described.parameter_info):
@@ -50,6 +58,26 @@ class _AsTyped:
                     return texts
         param._runtime_param = None  # noqa: SLF001  typer prepares it, then
         return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+
+def _is_choice(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, StrEnum)
+
+
+def _fault(value: Any, annotation: Any, given: Any) -> str:
+    """What is wrong with a choice or a whole number, as it was typed; empty if nothing is."""
+    if _is_choice(annotation):
+        choices = ", ".join(annotation)
+        return "" if value in list(annotation) else f"{value!r} is not one of {choices}"
+    if annotation is not int:
+        return ""
+    if type(value) is str and not _WHOLE.fullmatch(value):
+        return f"{value!r} is not a whole number"
+    if given.min is not None and int(value) < given.min:
+        return f"{value} is less than {given.min}"
+    if given.max is not None and int(value) > given.max:
+        return f"{value} is more than {given.max}"
+    return ""
 
 
 def _is_already(value: Any, annotation: Any, given: Any) -> bool:
