@@ -134,8 +134,8 @@ class Why(msgspec.Struct, frozen=True):
     """Why a job is where it is: one sentence for people, a cause for programs.
 
     Causes: unknown, ended, running, time, needs, signal, paused, blocked, no_worker, no_app,
-    no_task, no_queue, no_version, no_tags, limit, order (it waits behind a job of its key), stuck
-    (behind one that failed), next.
+    no_task, no_queue, no_version, no_tags, no_shard, limit, order (it waits behind a job of its
+    key), stuck (behind one that failed), next.
     """
 
     job: str
@@ -179,6 +179,7 @@ class WorkerRow(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 0  # how many jobs it may run at a time; 0: it does not say
     async_slots: int = 0
     quiet: bool = False  # it claims nothing, as an operator asked
+    shards: tuple[str, ...] | None = None  # where it claims, see `?claim=`; None: everywhere
 
     @property
     def state(self) -> str:

@@ -85,6 +85,25 @@ def explain(  # noqa: PLR0917  nine facts, in the order in which a store gathers
     return Why(job_id, job.state, cause, sentence, ahead if job.state is State.READY else None)
 
 
+def on_no_shard(found: Why, job: Job[Any], shard: str, workers: Sequence[WorkerRow]) -> Why:
+    """The same, of a job on a shard from which none of the workers that could run it claims."""
+    takers = [row for row in workers if _takes(row, job)]
+    if not takers or any(row.shards is None or shard in row.shards for row in takers):
+        return found
+    claimed = {name for row in takers for name in row.shards or ()}
+    sentence = (
+        f"It is on the shard {shard!r}, and no live worker takes jobs from there: those that could "
+        f"run it have URLs with ?claim={','.join(sorted(claimed))}. Start one without ?claim, or "
+        f"with ?claim={shard}."
+    )
+    return msgspec.structs.replace(found, cause="no_shard", sentence=sentence)
+
+
+def _takes(row: WorkerRow, job: Job[Any]) -> bool:
+    own = row.alive and row.queues != () and row.app == job.app
+    return own and job.task in row.tasks and _not_taken_by(job, [row]) is None
+
+
 def _cause(  # noqa: PLR0917  as explain
     job: Job[Any],
     now: float,

@@ -45,6 +45,7 @@ class ShardedClaims:
         self._quotas = quotas
         self._monotonic = monotonic
         self._claim_from = claim_from  # names of shards; None: all
+        self._named = None if claim_from is None else tuple(sorted(claim_from))
         self._lock = threading.Lock()
         self._turn = 0
         # Of calls that failed half-way: answers that nobody heard.
@@ -54,6 +55,8 @@ class ShardedClaims:
         self._shards.join_named()
         if self._shards.plan.coming:
             self._shards.look_again()
+        if self._named is not None:
+            wanted = [msgspec.structs.replace(each, worker=self._told(each.worker)) for each in wanted]
         with self._shards.patience() as patience:
             claimed = self._claim(wanted, settlements, patience)
         for _ in range(_MOST_DEALS):
@@ -167,11 +170,18 @@ class ShardedClaims:
         self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
     ) -> Renewed:
         self._shards.join_named()
-        heard = self._shards.reached(lambda shard: shard.renew(workers, holding)).values()
+        told = [self._told(row) for row in workers]
+        heard = self._shards.reached(lambda shard: shard.renew(told, holding)).values()
         return Renewed(
             frozenset(job for each in heard for job in each.cancelled),
             frozenset(worker for each in heard for worker in each.lapsed),
         )
+
+    def _told(self, row: WorkerRow) -> WorkerRow:
+        """The worker's row, with the shards that it claims from."""
+        if self._named is None:
+            return row
+        return msgspec.structs.replace(row, shards=self._named)
 
     def note(self, job: Job[Any], note: Note) -> bool:
         shard = self._shards.of(job.id)

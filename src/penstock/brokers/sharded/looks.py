@@ -26,7 +26,7 @@ from penstock.brokers.sharded.quotas import Quotas
 from penstock.brokers.sharded.shards import Shard, Shards, bucket_in
 from penstock.flows.flow import FlowPage, FlowRow, JobOutput
 from penstock.job import Job
-from penstock.operate.why import full_limit, under_limit
+from penstock.operate.why import full_limit, on_no_shard, under_limit
 
 # Kinds of rows that every shard writes alike.
 _ON_ALL = ("rule", "subscription", "queue", "worker", "environment")
@@ -51,6 +51,8 @@ class ShardedLooks:
 
     def why(self, job_id: str) -> Why:
         found = self._why(job_id)
+        if found.cause in {"order", "stuck", "limit", "next"}:
+            found = self._unless_nobody_claims(found)
         limits = self._quotas.limits() if found.cause == "limit" else []
         job = self.get(job_id) if limits else None
         if job is None:
@@ -70,6 +72,14 @@ class ShardedLooks:
             return found
         sentence = self._quotas.not_here(limit, self._shards.of(job_id))
         return msgspec.structs.replace(found, sentence=sentence)
+
+    def _unless_nobody_claims(self, found: Why) -> Why:
+        """The same, or that no worker's URL names the shard that the job is on."""
+        shard = self._shards.of(found.job)
+        job = shard.call(lambda store: store.get(found.job))
+        if job is None:
+            return found
+        return on_no_shard(found, job, shard.name, shard.call(lambda store: store.workers()))
 
     def _why(self, job_id: str) -> Why:
         shard = self._shards.of(job_id)
