@@ -14,7 +14,7 @@ from penstock import App, State, current_job
 from penstock.broker.values import Claimed, Renewed, Settlement, Wanted
 from penstock.broker.views import WorkerRow
 from penstock.brokers.memory import MemoryBroker
-from penstock.errors import Refused, StoreUnreachable
+from penstock.errors import MissingRight, Refused, StoreUnreachable
 from penstock.job import Job, Outcome
 from penstock.testing.clock import Clock
 from penstock.worker import Worker
@@ -99,6 +99,74 @@ def test_losing_the_store_loses_nothing(caplog):
     assert all(len(attempts(app, handle.id)) == 1 for handle in handles)
     assert worker.stale == 0
     assert caplog.text.count("does not answer") == 1
+
+
+class Guarded(Shaky):
+    """A store whose login lacks a right to call these verbs."""
+
+    def __init__(self, *lacking: str) -> None:
+        super().__init__()
+        self.lacking = set(lacking)
+
+    def _work(self, verb: str = "") -> None:
+        super()._work()
+        if verb in self.lacking:
+            raise MissingRight(f"this login may not {verb}")
+
+    def settle(self, pairs: Sequence[tuple[Job[Any], Outcome]]) -> list[bool]:
+        self._work("settle")
+        return super().settle(pairs)
+
+    def claim(self, wanted: Sequence[Wanted], settlements: Sequence[Settlement] = ()) -> Claimed:
+        self._work("claim")
+        if settlements:
+            self._work("settle")
+        return super().claim(wanted, settlements)
+
+    def renew(
+        self, workers: Sequence[WorkerRow], holding: Collection[str] | None = None
+    ) -> Renewed:
+        self._work("renew")
+        return super().renew(workers, holding)
+
+
+@pytest.mark.parametrize("verb", ["claim", "renew"])
+def test_a_worker_whose_login_may_not_work_ends_and_says_so(verb):
+    app = App(broker=Guarded(verb))
+
+    @app.task
+    def work() -> None: ...
+
+    work.enqueue()
+
+    with pytest.raises(MissingRight, match=f"may not {verb}"):
+        Worker(app, threads=1).work()
+
+
+def test_a_right_that_is_lost_later_is_waited_for_and_no_outcome_is_lost():
+    broker = Guarded()
+    app = App(broker=broker)
+    started, release = threading.Event(), threading.Event()
+
+    @app.task
+    def work(n: int) -> int:
+        started.set()
+        release.wait(SOON)
+        return n
+
+    handles = [work.enqueue(n) for n in range(2)]
+
+    with working(app, threads=1):
+        assert started.wait(SOON)
+        broker.lacking = {"claim", "settle"}
+        release.set()
+        calls, patient = broker.calls, threading.Event()
+        while broker.calls < calls + 5:
+            patient.wait(0.02)
+        broker.lacking = set()
+        assert [handle.result(timeout=SOON) for handle in handles] == [0, 1]
+
+    assert all(len(attempts(app, handle.id)) == 1 for handle in handles)
 
 
 def test_a_store_that_refuses_is_not_said_to_be_away(caplog):

@@ -21,6 +21,10 @@ class Refused(PenstockError):
     """The request is wrong as it stands; nothing was written."""
 
 
+class MissingRight(Refused):
+    """This login may not do that in the store; which right it lacks is in the message."""
+
+
 class StoreFull(PenstockError):
     """The store has no room left; nothing of this call was written, nothing accepted is lost."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from penstock.cli.options import Json, Reason, Store, person, reject_unknown_options, with_options
-from penstock.errors import JobCancelled, JobFailed, Refused, ResultGone
+from penstock.errors import JobCancelled, JobFailed, MissingRight, Refused, ResultGone
 from penstock.operate.parse_input import parse_datetime, parse_duration, parse_pairs
 from penstock.run.error_text import traceback_in
 
@@ -92,10 +92,13 @@ class _LocalWorker:
         self._quiet = quiet
         self._worker: Worker | None = None
         self._thread: threading.Thread | None = None
+        self._denied: MissingRight | None = None
 
     def start_if_needed(self) -> None:
         """Start unless a live worker knows the task; called again, since its lease may expire."""
         task = self._task
+        if self._denied is not None:
+            raise self._denied
         if self._worker is not None or task.declared:
             return
         if any(_knows(row, task) for row in task.app.broker.workers()):
@@ -118,8 +121,16 @@ class _LocalWorker:
             detached="here" if task.detached else "leave",
         )
         logging.getLogger("penstock.worker").addFilter(self._is_new)
-        self._thread = threading.Thread(target=self._worker.work, name="penstock-worker")
+        self._thread = threading.Thread(
+            target=self._work, args=[self._worker], name="penstock-worker"
+        )
         self._thread.start()
+
+    def _work(self, worker: Worker) -> None:
+        try:
+            worker.work()
+        except MissingRight as error:
+            self._denied = error
 
     def close(self, *, now: bool = False) -> None:
         worker, thread, self._worker = self._worker, self._thread, None
@@ -127,6 +138,8 @@ class _LocalWorker:
             worker.stop(now=now)
             thread.join()
             logging.getLogger("penstock.worker").removeFilter(self._is_new)
+            if self._denied is not None:
+                return
             # Else other workers would wait for this one until its lease expires.
             self._task.app.broker.recover(dead=worker.id, started=())
 

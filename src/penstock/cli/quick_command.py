@@ -44,7 +44,9 @@ class _AsTyped:
         if value is None:
             return () if many else None
         if described.parameter_info.parser is None:
-            if not many and (fault := _fault(value, described.annotation, described.parameter_info)):
+            if not many and (
+                fault := _fault(value, described.annotation, described.parameter_info)
+            ):
                 raise typer.BadParameter(fault, ctx=ctx, param=param)
             if _is_choice(described.annotation):
                 return described.annotation(value)

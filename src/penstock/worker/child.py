@@ -24,11 +24,14 @@ from penstock.app.app import App
 from penstock.app.locate import load_app
 from penstock.app.log_lines import LogOutput, log_to_stderr
 from penstock.app.store_retry import open_when_reachable
+from penstock.errors import MissingRight
 from penstock.worker.capacity import Capacity
 from penstock.worker.last_words import keep_last_words
 from penstock.worker.loop import Worker
 from penstock.worker.outage_log import OutageLog
 from penstock.worker.running_slots import RunningSlots, SlotsOwner
+
+MISSING_RIGHT = 77  # exit code: the login may not do what a worker does
 
 log = logging.getLogger("penstock.worker")
 
@@ -99,7 +102,11 @@ def main(config: ChildConfig) -> None:
     ).start()
     gc.collect()
     gc.freeze()  # what is loaded by now is never garbage: spare the collector scanning it
-    worker.work()
+    try:
+        worker.work()
+    except MissingRight as error:
+        log.error("the store refuses this worker, which ends: %s", error)  # noqa: TRY400
+        sys.exit(MISSING_RIGHT)
     if not worker.clean:
         # A job's thread that does not end must not keep the process alive.
         logging.shutdown()

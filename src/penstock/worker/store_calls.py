@@ -1,6 +1,6 @@
 """The worker's calls to the store: settle, claim, renew; and trying again after an outage.
 
-A worker outlives every outage of its store. Outcomes that could not be stored are kept and sent
+A worker outlives every outage of its store; one whose login may not even claim ends. Outcomes that could not be stored are kept and sent
 again; nothing is claimed meanwhile, so their number stays bounded. Used by the loop's thread alone.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 from penstock.broker.protocol import Broker
 from penstock.broker.values import Renewed, Wanted
 from penstock.broker.views import WorkerRow
-from penstock.errors import Refused, StoreFull, StoreUnreachable
+from penstock.errors import MissingRight, Refused, StoreFull, StoreUnreachable
 from penstock.job import Job, Outcome, State
 from penstock.worker.claim_plan import ClaimRequest
 from penstock.worker.health import Health
@@ -27,7 +27,7 @@ from penstock.worker.put_backs import PutBacks
 Pair = tuple[Job[Any], Outcome]
 
 _BAD_VALUE = (Refused, ValueError, TypeError, OverflowError, msgspec.MsgspecError)
-_OUTAGE = (StoreFull, StoreUnreachable, OSError)
+_OUTAGE = (StoreFull, StoreUnreachable, MissingRight, OSError)
 _TRIES = 3  # then an outcome may be what the store cannot take
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _MOST_STALE_LINES = 10
@@ -64,6 +64,7 @@ class StoreCalls:
         self._settled = settled  # called with the outcomes that were accepted
         self._pause = _FIRST_PAUSE
         self._failures = 0
+        self._has_claimed = False  # so its login has the rights of a worker
         self._resending = False
         self.left: list[Pair] = []  # of the last exchange: outcomes whose server is away
         self._outage = OutageLog("tried again; jobs that run go on, nothing new is claimed")
@@ -85,6 +86,7 @@ class StoreCalls:
                 if (at := claimed.next_at) is not None:
                     self._due_at = at if self._due_at is None else min(at, self._due_at)
                 self._health.claimed()
+                self._has_claimed = True
             else:
                 accepted, jobs = self._broker.settle(pairs), []
                 self._health.answered()
@@ -149,7 +151,12 @@ class StoreCalls:
         return renewed
 
     def failed(self, error: BaseException) -> None:
-        """The store failed: log it, once a minute, and pause before the next call."""
+        """The store failed: log it, once a minute, and pause before the next call.
+
+        Raised instead if this login lacks a right from the start: waiting does not help.
+        """
+        if isinstance(error, MissingRight) and not self._has_claimed:
+            raise error
         now = monotonic()
         self._failures += 1
         self._resending = True

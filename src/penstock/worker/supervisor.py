@@ -29,7 +29,7 @@ from penstock.broker.values import RETENTION_SECONDS
 from penstock.broker.views import WorkerRow
 from penstock.errors import Refused
 from penstock.worker.capacity import Capacity, LiveSettings, Queues
-from penstock.worker.child import ChildConfig
+from penstock.worker.child import MISSING_RIGHT, ChildConfig
 from penstock.worker.child_process import (
     FROZEN_SECONDS,
     Child,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from penstock.app.app import App
     from penstock.worker.detached.launcher import Launcher
 
-OK, ERROR, CANNOT_START = 0, 1, 70
+OK, ERROR, REFUSED, CANNOT_START = 0, 1, 2, 70
 DETACHED_PROCESSES = 2
 
 _CHECK_SECONDS = 0.1
@@ -74,8 +74,8 @@ monotonic = time.monotonic
 class Supervisor:
     """`penstock worker`: `processes` children that run the target's jobs.
 
-    `run` returns the exit code: 0 stopped or drained, 1 the store was away at the end, 70 no child
-    could start. A store that is away at the start is waited for. `max_memory` is in bytes, per
+    `run` returns the exit code: 0 stopped or drained, 1 the store was away at the end, 2 its login
+    lacks a right, 70 no child could start. A store that is away at the start is waited for. `max_memory` is in bytes, per
     child: one above it drains and is replaced. `health_port` serves /live and /ready on loopback.
     `by_queue`: so many children for each of these queues, in place of `processes` and `queues`.
     Under `name` operators change numbers while it runs (`capacity.py`).
@@ -156,6 +156,7 @@ class Supervisor:
         self._start_at = 0.0
         self._pause = _PAUSE_FIRST
         self._failed_starts = 0
+        self._end_code = OK
         self._waits_for: str | None = None  # what the store has not answered since the start
         self._checked_at = monotonic()
         self._memory_at = 0.0
@@ -265,9 +266,10 @@ class Supervisor:
                 self._check_child(child, now)
             self._dead.find([child.id for child in self.children], now)
             self._dead.report(now)
-            ended = not self.children and not self._dead.untold
-            if ended and (self.draining or self._is_drained()):
-                return OK
+            ended = not self.children and (self._end_code or not self._dead.untold)
+            launched = self._launcher is None or self._launcher.drained
+            if ended and (self.draining or (launched and self._settings.all_drained)):
+                return self._end_code
             if not self.children and self.draining and now > self._leave_until:
                 log.error(
                     "exiting while the store is away: the jobs of %d children could not be put "
@@ -291,10 +293,6 @@ class Supervisor:
         from penstock.worker.detached.launcher import start_launcher
 
         return start_launcher(self.app, self._config, self._detached, self._settings)
-
-    def _is_drained(self) -> bool:
-        launched = self._launcher is None or self._launcher.drained
-        return self._settings.all_drained and launched
 
     def _pass_on_stop(self, now: float) -> None:
         if self._stops <= self._stops_passed_on:
@@ -372,7 +370,7 @@ class Supervisor:
             if overdue:
                 self._kill_frozen(child, overdue)
                 return
-        elif child.is_cut_off(now, self._reaching_since, self._silence):
+        elif child.is_cut_off(now, self._renewal and self._renewal.reaching_since, self._silence):
             log.error(
                 "child %d has not reached the store for %g s, though this process reaches it: it "
                 "is killed and replaced, and the jobs it runs count a lapse",
@@ -391,10 +389,6 @@ class Supervisor:
             child.kill()
         if self._max_memory is not None and now >= self._memory_at:
             self._check_memory(now)
-
-    @property
-    def _reaching_since(self) -> float | None:
-        return None if self._renewal is None else self._renewal.reaching_since
 
     def _check_memory(self, now: float) -> None:
         self._memory_at = now + _MEMORY_SECONDS
@@ -438,6 +432,13 @@ class Supervisor:
         held, vitals = child.slots.held(), child.slots.vitals
         flags = vitals.flags
         self._settled_by_ended += vitals.settled
+        if code == MISSING_RIGHT and not (held or vitals.claimed_at):  # not a job's exit code
+            self._end_code = REFUSED  # the child logged which right; the store knows nothing of it
+            child.close()
+            self._slots_files.remove(child.id)
+            if not self.draining:
+                self.stop()
+            return
         # A child that was not asked to exit, and did not announce it, was ended by a job.
         leaving = self.draining or child.retired or flags & (Flag.RETIRING | Flag.DRAINED)
         clean = code == 0 and bool(leaving)

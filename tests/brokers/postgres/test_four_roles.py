@@ -68,6 +68,41 @@ def test_a_viewer_reads_everything_that_a_dashboard_shows(store, logins, clock):
     broker.close()
 
 
+SHOP = """
+from penstock import App
+
+app = App()
+
+
+@app.task
+def add(a: int, b: int) -> int:
+    return a + b
+"""
+
+
+@pytest.mark.parametrize(
+    "words", [["worker", "shop", "--processes", "2"], ["run", "shop:add", "2", "3"]]
+)
+def test_a_login_that_may_not_work_ends_a_worker_with_what_it_lacks(words, store, logins, tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP)
+    url = member(logins, "producer")
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "penstock", *words, "--url", url],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+
+    assert ended.returncode == 2, ended.stderr
+    assert "permission denied for table" in ended.stderr
+    assert "`penstock migrate roles --worker LOGIN` prints what" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 @pytest.mark.parametrize(
     "statement",
     [

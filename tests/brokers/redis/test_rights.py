@@ -10,7 +10,7 @@ import pytest
 
 from penstock.broker.filter import Filter
 from penstock.brokers import open_broker, store_condition
-from penstock.errors import Refused
+from penstock.errors import MissingRight
 from penstock.job import failed, succeeded
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import a_flow, a_worker, claim, part, some_jobs
@@ -57,5 +57,5 @@ def test_they_are_enough_for_every_verb(url, clock):
 
 
 def test_they_reach_no_other_key(url, clock):
-    with pytest.raises(Refused, match="this user may not do that"):
+    with pytest.raises(MissingRight, match="this user may not do that"):
         open_broker(f"{url}?prefix={{other}}:", clock)

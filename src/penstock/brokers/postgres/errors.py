@@ -9,7 +9,14 @@ import psycopg
 from psycopg import errors
 
 from penstock.brokers.postgres.refused_login import LoginRefused
-from penstock.errors import PenstockError, Refused, StoreFull, StoreUnreachable, WrongUrl
+from penstock.errors import (
+    MissingRight,
+    PenstockError,
+    Refused,
+    StoreFull,
+    StoreUnreachable,
+    WrongUrl,
+)
 
 FULL = (errors.DiskFull, errors.OutOfMemory, errors.ConfigurationLimitExceeded)
 _REFUSED_BY_FUNCTION = "PN001"  # the SQLSTATE with which our SQL functions refuse a value
@@ -62,10 +69,12 @@ _TRANSLATIONS: tuple[tuple[tuple[type[psycopg.Error], ...], type[PenstockError],
     ),
     (
         (errors.InsufficientPrivilege,),
-        Refused,
+        MissingRight,
         (
-            "this login lacks a privilege in the store {where}: {error}; `penstock migrate roles` "
-            "shows what to grant"
+            "this login lacks a privilege in the store {where}: {error}. "
+            "`penstock migrate roles --worker LOGIN` prints what the store's owner grants to a "
+            "login of workers; --producer is for one that only enqueues, --viewer for one that "
+            "only reads"
         ),
     ),
     (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.errors import PenstockError, Refused, StoreFull, StoreUnreachable, WrongUrl
+from penstock.errors import MissingRight, PenstockError, StoreFull, StoreUnreachable, WrongUrl
 
 
 class Unanswered(StoreUnreachable):
@@ -76,7 +76,7 @@ _TRANSLATIONS: tuple[tuple[str, type[PenstockError], str], ...] = (
     ),
     (
         "NOPERM ",
-        Refused,
+        MissingRight,
         (
             "this user may not do that in the store {where} ({text}): `penstock doctor` shows the"
             " rules that it needs"

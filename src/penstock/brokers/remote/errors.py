@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from penstock.errors import PenstockError, Refused, StoreUnreachable, WrongUrl
+from penstock.errors import MissingRight, PenstockError, Refused, StoreUnreachable, WrongUrl
 
 
 class CallLost(StoreUnreachable):
@@ -18,7 +18,9 @@ def translated(error: Any, where: str) -> PenstockError:
     code, details = error.code(), str(error.details() or "no details").strip().split("\n")[0]
     if code is codes.UNAUTHENTICATED:
         return WrongUrl(f"the manager {where} refuses this client: {details}")
-    if code in {codes.PERMISSION_DENIED, codes.UNIMPLEMENTED}:
+    if code is codes.PERMISSION_DENIED:
+        return MissingRight(f"the manager {where}: {details}")
+    if code is codes.UNIMPLEMENTED:
         return Refused(f"the manager {where}: {details}")
     if code is codes.RESOURCE_EXHAUSTED:
         return _exhausted(details, where)

@@ -56,7 +56,9 @@ class ShardedClaims:
         if self._shards.plan.coming:
             self._shards.look_again()
         if self._named is not None:
-            wanted = [msgspec.structs.replace(each, worker=self._told(each.worker)) for each in wanted]
+            wanted = [
+                msgspec.structs.replace(each, worker=self._told(each.worker)) for each in wanted
+            ]
         with self._shards.patience() as patience:
             claimed = self._claim(wanted, settlements, patience)
         for _ in range(_MOST_DEALS):
