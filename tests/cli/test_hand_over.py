@@ -7,6 +7,8 @@ import signal
 
 import pytest
 
+from penstock.testing.conformance.factories import a_worker
+
 
 def test_run_prints_the_result_on_a_fresh_machine(shop):
     result = shop("run", "shop:add", "2", "3")
@@ -41,6 +43,21 @@ def test_run_shows_the_traceback_once_however_often_the_job_was_tried(cli, caplo
     assert "bank:charge failed: RuntimeError: still no money" in caplog.text
     assert "tried again in" in caplog.text
     assert "Traceback" not in caplog.text
+
+
+def test_run_says_that_a_live_worker_has_another_function_of_this_name(shop):
+    shop.store().renew(
+        [a_worker("crm-1", tasks={"mail.sweep": 1}, places={"mail.sweep": "crm:sweep"})]
+    )
+
+    said = shop(
+        "run", "mail.sweep", "2026-11-15T08:00:00Z", "--app", "shop", "--timeout", "0.2s", code=2
+    )
+
+    warned = "warning: the task mail.sweep is crm:sweep (worker crm-1) and shop:sweep"
+    assert said.stderr.count(warned) == 1
+    quiet = shop("run", "shop:add", "2", "3").stderr
+    assert "warning" not in quiet
 
 
 def test_run_as_json_gives_the_job_with_its_secrets_hidden(shop):

@@ -15,6 +15,7 @@ from penstock.spark.datasets.frames import CheckFailed, read_versions
 from penstock.spark.datasets.run import fill
 from penstock.spark.datasets.table import DatasetTable
 from penstock.task.dataset_plan import Made
+from penstock.task.interval import Timeline
 from penstock.worker import Worker
 
 pytestmark = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
@@ -50,7 +51,8 @@ def test_a_month_of_days_is_made_by_jobs_checked_and_read_back(
     def busy(spark: SparkSession, monday: date, found: DataFrame) -> DataFrame:
         return found.selectExpr("count(*) as rides", "min(at) as first", f"date'{monday}' as week")
 
-    until = busy.partitions.parse("2026-W13").end.timestamp()  # type: ignore[union-attr]
+    assert isinstance(busy.partitions, Timeline)
+    until = busy.partitions.parse("2026-W13").end.timestamp()
     filled = fill(app, ["busy"], until=until)
     Worker(app, drain=True, threads=2).work()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -19,6 +19,7 @@ from penstock.run.error_text import traceback_in
 if TYPE_CHECKING:
     from penstock.broker.protocol import Broker
     from penstock.broker.values import Batch
+    from penstock.broker.views import WorkerRow
     from penstock.enqueue.handle import Handle
     from penstock.job import Job
     from penstock.operate.actions import Actions
@@ -93,6 +94,7 @@ class _LocalWorker:
         self._worker: Worker | None = None
         self._thread: threading.Thread | None = None
         self._denied: MissingRight | None = None
+        self._warned = False
 
     def start_if_needed(self) -> None:
         """Start unless a live worker knows the task; called again, since its lease may expire."""
@@ -101,10 +103,16 @@ class _LocalWorker:
             raise self._denied
         if self._worker is not None or task.declared:
             return
-        if any(_knows(row, task) for row in task.app.broker.workers()):
-            return
         from penstock.app.environment import open_to_run
         from penstock.cli import output
+
+        rows = task.app.broker.workers()
+        if not self._warned:
+            self._warned = True
+            for warning in _other_places(rows, task):
+                output.print_note(f"warning: {warning}", "yellow")
+        if any(_knows(row, task) for row in rows):
+            return
         from penstock.worker import Worker
 
         open_to_run(task.app)
@@ -159,6 +167,23 @@ def _knows(row: Any, task: Task[..., Any]) -> bool:
         and (row.queues is None or task.queue in row.queues)
         and row.tags.issuperset(task.runs_on)
     )
+
+
+def _other_places(rows: Sequence[WorkerRow], task: Task[..., Any]) -> list[str]:
+    """Of live workers which have another function under this name, and may run the job with it."""
+    from penstock.broker.views import WorkerRow
+    from penstock.operate.task_places import REMEDY, defined_twice
+
+    app = task.app
+    own = WorkerRow(
+        id="this process",
+        app=app.name,
+        tasks={task.name: task.version},
+        places=app.task_places,
+        started_at=app.broker.clock.now(),
+    )
+    found = defined_twice([*rows, own])
+    return [f"{each}; {REMEDY}" for each in found if (each.app, each.task) == (app.name, task.name)]
 
 
 def _follow(
