@@ -167,6 +167,17 @@ def test_files_of_a_job_are_forgotten_unless_a_process_has_it(folder):
     assert list(folder.path.iterdir()) == []
 
 
+def test_what_cannot_be_removed_is_logged_and_in_nobodys_way(folder, caplog):
+    job = job_id()
+    (folder.path / f"{job}.odd").mkdir()
+
+    assert not folder.remove_job(job)
+
+    assert f"job {job}: not all of its files can be removed" in caplog.text
+    (folder.path / f"{job}.odd").rmdir()
+    assert folder.remove_job(job)
+
+
 def test_the_files_are_the_users_alone_and_say_nothing_of_the_store(folder, monkeypatch):
     """A23: two stores do not meet in them, though their jobs had one id."""
     monkeypatch.setenv("PENSTOCK_STATE", "/var/lib/shop")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock import App, Refused
+from penstock import App, Refused, Retry
 from penstock.job import Outcome, State
 from penstock.run.attempt import run
 from penstock.task.file_task import FileTask
@@ -59,7 +59,7 @@ def files(app: App) -> FileTask[..., object]:
 
 def ended(app: App) -> Outcome:
     """The outcome of the one job there is."""
-    [job] = claim_for(app.broker, a_worker(tasks=app.known_tasks()))
+    [job] = claim_for(app.broker, a_worker(tasks=app.known_tasks(), code=app.code))
     outcome = run(app, app.tasks[job.task], job)
     assert outcome is not None
     app.broker.settle([(job, outcome)])
@@ -139,8 +139,27 @@ def test_what_a_row_names_is_checked_again_where_it_runs(
 
     outcome = ended(app)
 
-    assert outcome.state is State.FAILED
+    assert (outcome.state, outcome.reason) == (State.FAILED, "unreadable")
     assert "is in no folder" in (outcome.error or "")
+
+
+@pytest.mark.parametrize("left", ["gone", "link", "open"])
+def test_a_file_that_is_wrong_by_the_time_it_runs_is_not_tried_again(
+    app: App, files: FileTask[..., object], folder: Path, left: str
+) -> None:
+    """Whatever its `Retry` says: what it did not run, no later attempt may run by chance."""
+    file = folder / "load.py"
+    files.options(retry=Retry(limit=3, delay=0)).enqueue(str(file))
+    if left == "open":
+        file.chmod(0o666)
+    else:
+        file.rename(folder / "other.py")
+    if left == "link":
+        file.symlink_to(folder / "other.py")
+
+    outcome = ended(app)
+
+    assert (outcome.state, outcome.reason) == (State.FAILED, "unreadable")
 
 
 @pytest.mark.parametrize(

@@ -272,6 +272,78 @@ def test_an_async_function_waits_in_the_same_way(app: App, work: Work) -> None:
     assert handle.result(timeout=0) == 7
 
 
+def test_tasks_of_an_async_function_wait_one_after_the_other(app: App, work: Work) -> None:
+    """asyncio.TaskGroup raises a group, of what its tasks raised."""
+
+    @app.task(name="part")
+    def part(n: int) -> int:
+        return n
+
+    async def value_of(n: int) -> int:
+        [each] = current_job().wait_for_jobs(f"part {n}", [part.job(n)])
+        return each.result()
+
+    @app.task(name="parent")
+    async def parent() -> int:
+        async with asyncio.TaskGroup() as both:
+            values = [both.create_task(value_of(n)) for n in (1, 2)]
+        return sum(value.result() for value in values)
+
+    handle = parent.enqueue()
+
+    assert work() == ["parent", "part", "parent", "part", "parent"]
+    assert handle.result(timeout=0) == 3
+
+
+def test_a_wait_after_a_wait_is_remembered_as_well(app: App, work: Work) -> None:
+    """Also under a name that a step has, and that a store cannot keep as it is."""
+
+    @app.task(name="part")
+    def part(n: int) -> int:
+        return n
+
+    @app.task(name="parent", retry=Retry(limit=1, delay=0))
+    def parent() -> int:
+        one = current_job().step("one\0", lambda: 1)
+        [two] = current_job().wait_for_jobs("one\0", [part.job(one + 1)])
+        [three] = current_job().wait_for_jobs("then", [part.job(two.result() + 1)])
+        if current_job().attempt == 3:
+            raise OSError("not yet")
+        return one + two.result() + three.result()
+
+    handle = parent.enqueue()
+
+    assert work() == ["parent", "part", "parent", "part", "parent", "parent"]
+    assert handle.result(timeout=0) == 6
+
+
+def test_one_that_was_cancelled_while_it_waited_is_retried(app: App, work: Work) -> None:
+    """Its jobs go on, and it finds them, whether they have ended by then or not."""
+
+    @app.task(name="part")
+    def part(n: int) -> int:
+        return n
+
+    @app.task(name="parent")
+    def parent() -> int:
+        parts = current_job().wait_for_jobs("parts", [part.job(n) for n in range(3)])
+        return sum(each.result() for each in parts)
+
+    soon, late = parent.enqueue(), parent.enqueue()
+    worker = a_worker(tasks=app.known_tasks())
+    for job in claim_for(app.broker, worker, limit=2):
+        outcome = attempt(app, job)
+        assert outcome is not None
+        app.broker.settle([(job, outcome)])
+    app.broker.act("cancel", [soon.id, late.id])
+    app.broker.act("retry", [soon.id])
+
+    assert sorted(work()) == ["parent", *["part"] * 6]
+    app.broker.act("retry", [late.id])
+    assert work() == ["parent"]
+    assert [handle.result(timeout=0) for handle in (soon, late)] == [3, 3]
+
+
 def test_a_retried_part_is_waited_for_again(app: App, work: Work) -> None:
     """Somebody retries what failed before the parent has seen it: the parent is put back."""
 

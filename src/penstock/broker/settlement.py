@@ -39,7 +39,8 @@ def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> 
         if outcome.lapses > 0 and outcome.run_at is None:
             run_at = now + lapse_delay(lapses)
     body = job.body if ended_at is None else _ended_body(job, state, ended_at)
-    if state is State.WAITING:
+    waits = state is State.WAITING
+    if waits:
         body, run_at = in_flow(body, outcome.flow.id, job.id), now
     return msgspec.structs.replace(
         job,
@@ -55,6 +56,7 @@ def settled(job: Job[Any], outcome: Outcome, now: float, *, cancelled: bool) -> 
         result=outcome.result,
         ended_at=ended_at,
         keep_until=kept_until(outcome, ended_at),
+        expires_at=None if waits else job.expires_at,  # it was started in time
         claimed_at=None,
         worker=None,
         lease=None,

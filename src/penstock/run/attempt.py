@@ -246,6 +246,8 @@ def outcome_of_error(
     except Exception as trouble:
         _log_raised(job, trouble, "job %s: its transaction could not be rolled back", job.id)
     current.close()
+    if current.waits is not None and _is_of_waiting(error):
+        error = WaitsForJobs()
     if isinstance(error, (RetryLater, WaitsForJobs, JobInterrupted)):
         return _outcome_of_stop(app, task, current, error)
     if described is None:
@@ -281,6 +283,14 @@ def outcome_of_error(
     outcome = msgspec.structs.replace(outcome, fault=fault)
     fire(app, "timed_out" if isinstance(error, JobTimeout) else "failed", job, outcome)
     return outcome
+
+
+def _is_of_waiting(error: BaseException) -> bool:
+    """Whether a group says no more than that: of a TaskGroup, which cancelled its other tasks."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return all(map(_is_of_waiting, group.exceptions))
+    return isinstance(error, WaitsForJobs)
 
 
 def _outcome_of_stop(

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+from penstock.broker.checks import legible
 from penstock.broker.traits import begins
 from penstock.broker.values import Transaction
 from penstock.broker.views import Note
@@ -184,6 +185,7 @@ class CurrentJob:
         too gets it as it comes back from there. With an `async def` function, await the step.
         """
         codec = ResultCodec(_returned_by(fn), f"step {name}")
+        name = legible(name)  # as the note is stored
         for note in self._notes("step"):
             if note.name == name:
                 value = codec.decode(note.value)

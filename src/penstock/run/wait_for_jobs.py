@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from penstock.broker.checks import MOST_BODY_BYTES
+from penstock.broker.checks import MOST_BODY_BYTES, legible
 from penstock.enqueue.ids import bucket_of, offset_of, prefix_of
 from penstock.errors import Refused, WaitsForJobs
 from penstock.flows.compose import Jobs, Spawn, spawnable, spawned
@@ -31,6 +31,7 @@ R = TypeVar("R")
 
 AGAIN_SECONDS = 5.0  # until the next try, if one of the jobs was retried meanwhile
 _QUEUED, _STEP = "jobs", "step"  # kinds of notes
+_ENDED = "wait_for_jobs "  # how the name of the step begins: step() may use the same name
 
 
 _NULL = msgspec.Raw(b"null")
@@ -114,8 +115,9 @@ class Waits(msgspec.Struct, frozen=True):
 
 def wait_for_jobs(app: App, current: CurrentJob, name: str, jobs: Any) -> list[EndedJob[Any]]:
     """How these jobs ended; raises WaitsForJobs if they have not."""
+    name = legible(name)  # as the notes are stored
     for note in current.ask(lambda: app.broker.notes(current.id, _STEP)):
-        if note.name == name:
+        if note.name == _ENDED + name:
             return [EndedJob(app, ended) for ended in _read_ended(note.value)]
     queued = next(
         (
@@ -141,7 +143,7 @@ def wait_for_jobs(app: App, current: CurrentJob, name: str, jobs: Any) -> list[E
         raise WaitsForJobs(name)
     encoded = msgspec.json.encode(ended)
     if len(encoded) <= MOST_BODY_BYTES:  # else they are read again, as long as they are kept
-        current.notebook.write(_STEP, name, encoded)
+        current.notebook.write(_STEP, _ENDED + name, encoded)
     return [EndedJob(app, each) for each in ended]
 
 

@@ -116,7 +116,12 @@ def function_for(app: App, folders: Sequence[Path]) -> Callable[..., Any]:
 
     def run_file(file: str, /, **arguments: Any) -> Any:
         """Call the function `main` of this file."""
-        source = checked_source(folders, file)
+        from penstock.run.attempt import Unreadable
+
+        try:
+            source = checked_source(folders, file)
+        except Refused as error:  # no attempt will make it right
+            raise Unreadable(str(error)) from error
         with chdir(_work_folder(app)):
             return _call(Path(file), source, arguments)
 

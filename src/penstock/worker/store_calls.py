@@ -1,7 +1,8 @@
 """The worker's calls to the store: settle, claim, renew; and trying again after an outage.
 
-A worker outlives every outage of its store; one whose login may not even claim ends. Outcomes that could not be stored are kept and sent
-again; nothing is claimed meanwhile, so their number stays bounded. Used by the loop's thread alone.
+A worker outlives every outage of its store; one whose login may not even claim ends. Outcomes that
+could not be stored are kept and sent again; nothing is claimed meanwhile, so their number stays
+bounded. Used by the loop's thread alone.
 """
 
 from __future__ import annotations

@@ -75,8 +75,8 @@ class Supervisor:
     """`penstock worker`: `processes` children that run the target's jobs.
 
     `run` returns the exit code: 0 stopped or drained, 1 the store was away at the end, 2 its login
-    lacks a right, 70 no child could start. A store that is away at the start is waited for. `max_memory` is in bytes, per
-    child: one above it drains and is replaced. `health_port` serves /live and /ready on loopback.
+    lacks a right, 70 no child could start. A store that is away at the start is waited for. Above
+    `max_memory` bytes a child drains and is replaced. `health_port` serves /live and /ready here.
     `by_queue`: so many children for each of these queues, in place of `processes` and `queues`.
     Under `name` operators change numbers while it runs (`capacity.py`).
     A child that has not reached the store for `silence` seconds, while the supervisor does, is

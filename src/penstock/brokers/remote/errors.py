@@ -18,10 +18,9 @@ def translated(error: Any, where: str) -> PenstockError:
     code, details = error.code(), str(error.details() or "no details").strip().split("\n")[0]
     if code is codes.UNAUTHENTICATED:
         return WrongUrl(f"the manager {where} refuses this client: {details}")
-    if code is codes.PERMISSION_DENIED:
-        return MissingRight(f"the manager {where}: {details}")
-    if code is codes.UNIMPLEMENTED:
-        return Refused(f"the manager {where}: {details}")
+    if code in {codes.PERMISSION_DENIED, codes.UNIMPLEMENTED}:
+        refused = MissingRight if code is codes.PERMISSION_DENIED else Refused
+        return refused(f"the manager {where}: {details}")
     if code is codes.RESOURCE_EXHAUSTED:
         return _exhausted(details, where)
     if "WRONG_VERSION_NUMBER" in details:

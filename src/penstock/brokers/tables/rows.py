@@ -357,6 +357,7 @@ def moved(after: Job[Any], minute: int) -> dict[str, Any]:
         "spared": after.spared,
         "ended_at": after.ended_at,
         "keep_until": after.keep_until,
+        "expires_at": after.expires_at,
         "reason": after.reason,
         "error": after.error,
     }

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
 import shutil
 from collections.abc import Generator, Iterator
@@ -26,6 +27,8 @@ from penstock.app.settings import mask
 from penstock.enqueue.ids import parse_id
 from penstock.errors import Refused
 from penstock.worker.detached.processes import ProcessId
+
+log = logging.getLogger("penstock.worker")
 
 SETTING = "PENSTOCK_STATE"
 _TRIAL = bytes(4096)  # more than the files of a start need
@@ -197,21 +200,30 @@ class StateFolder:
         return self.file(run.job, f"{run.attempt}.json")
 
     def remove_job(self, job: str) -> bool:
-        """Remove all files of a job; False if a process holds its lock."""
+        """Remove all files of a job; False if a process holds its lock, or if it cannot be done.
+
+        A process that the job left behind may still write there, or have done so as another user.
+        """
         descriptor = self.lock(job)
         if descriptor is None:
             return False
+        removed = True
         try:
             with self._opened() as folder:
                 for name in os.listdir(folder):  # noqa: PTH208  a descriptor
-                    if name == self.file(job, "work").name:
-                        shutil.rmtree(name, dir_fd=folder)
-                    elif name.startswith(f"{parse_id(job)}."):
-                        with suppress(FileNotFoundError):
+                    try:
+                        if name == self.file(job, "work").name:
+                            shutil.rmtree(name, dir_fd=folder)
+                        elif name.startswith(f"{parse_id(job)}."):
                             os.unlink(name, dir_fd=folder)
+                    except FileNotFoundError:
+                        pass
+                    except OSError as error:
+                        log.warning("job %s: not all of its files can be removed: %s", job, error)
+                        removed = False
         finally:
             os.close(descriptor)
-        return True
+        return removed
 
 
 def _read(name: str, folder: int) -> RunFile:

@@ -12,6 +12,7 @@ update penstock.job
        spared = %(spared)s,
        ended_at = %(ended_at)s,
        keep_until = %(keep_until)s,
+       expires_at = %(expires_at)s,
        reason = %(reason)s,
        error = %(error)s,
        body = coalesce(%(body)s, body),

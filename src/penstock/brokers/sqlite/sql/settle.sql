@@ -12,6 +12,7 @@ update penstock_job
        spared = :spared,
        ended_at = :ended_at,
        keep_until = :keep_until,
+       expires_at = :expires_at,
        reason = :reason,
        error = :error,
        body = coalesce(:body, body),

@@ -71,6 +71,19 @@ def test_it_is_ready_again_when_all_have_ended(broker, clock, fields):
     assert broker.flow(parent.id).ended_at == clock.now()
 
 
+def test_it_was_started_in_time_however_long_it_waits(broker, clock, fields):
+    parent = enqueue_and_claim(broker, clock, **fields, expires_at=clock.now() + 10)
+    sent = children(clock, parent, work=part(**fields))
+    assert settle(broker, parent, waits_for(parent, sent, "work"))
+    [job] = claim(broker)
+    clock.advance(seconds=12)
+    assert settle(broker, job, succeeded(b"1"))
+
+    [again] = claim(broker)
+
+    assert (again.id, again.attempt) == (parent.id, 2)
+
+
 def test_it_is_ready_again_however_they_ended(broker, clock, fields):
     """A33: failed, cancelled, deleted: it is told of the outcomes, and decides."""
     parent = enqueue_and_claim(broker, clock, **fields)
