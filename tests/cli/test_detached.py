@@ -495,11 +495,12 @@ def test_run_refuses_a_file_that_the_app_does_not_allow(trip, load):
         return " ".join(trip("detached", "run", *words, "--app", app, code=2).stderr.split())
 
     assert "absolute path" in said("./etl/load.py")
+    assert "absolute path" in said("load.py", "year=2026")
     assert "there is no such file" in said(f"{trip.folder}/etl/gone.py")
     assert "is in no folder" in said(str(outside))
     assert "app.file_task(" in said(load, app="bare:app")
     assert "name=value" in said(load, "2026")
-    assert "only run takes arguments" in " ".join(
+    assert "with the path of a file takes arguments" in " ".join(
         trip("detached", "log", load, "a=1", code=2).stderr.split()
     )
     assert not (trip.folder / "penstock.db").exists()

@@ -6,6 +6,7 @@ The list comes from the store; a log is a file on the host where the job ran.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -80,9 +81,10 @@ def detached(
 
     if (act is DetachedCommand.LIST) is not (id is None):
         raise Refused("list takes no id; log, cancel and run need one: penstock detached log ID")
-    if args and (act is not DetachedCommand.RUN or "/" not in (id or "")):
-        raise Refused(f"{' '.join(args)}: only run takes arguments, those of a file")
-    if act is DetachedCommand.RUN and "/" in (id or ""):
+    file = act is DetachedCommand.RUN and bool(re.search(r"/|\.py$", id or ""))
+    if args and not file:
+        raise Refused(f"{' '.join(args)}: only `run` with the path of a file takes arguments")
+    if file:
         _run_file(id or "", args or [], *store, json=json)
         return
     if act is DetachedCommand.RUN:
@@ -155,11 +157,13 @@ def _status(job: Job[Any], row: WorkerRow | None, progress: Progress | None, now
 
     if job.state is not State.RUNNING:
         tried = f", {job.attempt} attempts" if job.attempt > 1 else ""
-        return relative_time(job.ended_at or job.enqueued_at, now) + tried
+        since = "enqueued" if job.ended_at is None else "ended"
+        return f"{since} {relative_time(job.ended_at or job.enqueued_at, now)}{tried}"
     where = f"{row.host}, process {row.pid}" if row else "a worker that is gone"
     held = "" if row and row.alive else ", lease expired"
     done = f", {progress.fraction:.0%} done" if progress else ""
-    return f"attempt {job.attempt} {relative_time(job.claimed_at, now)} on {where}{held}{done}"
+    began = relative_time(job.claimed_at, now)
+    return f"attempt {job.attempt}, began {began} on {where}{held}{done}"
 
 
 def running_progress(broker: Broker, job: Job[Any]) -> tuple[Progress | None, Application | None]:

@@ -26,6 +26,7 @@ CONTRACT = "penstock/manager/contract"
 SAMPLES = [
     errors.PenstockError("a sentence"),
     errors.Refused("a sentence"),
+    errors.MissingRight("a sentence"),
     errors.StoreFull("a sentence"),
     errors.StoreUnreachable("a sentence"),
     errors.WrongUrl("a sentence"),
