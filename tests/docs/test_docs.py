@@ -410,3 +410,23 @@ def test_systemd_never_gives_up_on_the_unit_and_waits_for_the_grace() -> None:
     assert settings["Service"]["Restart"] == "always"
     assert int(settings["Service"]["RestartSec"]) > 0
     assert int(settings["Service"]["TimeoutStopSec"]) >= grace + 10
+
+
+def test_no_example_takes_a_person_from_a_header_that_anybody_may_send() -> None:
+    """Where a proxy sets it, it is the proxy that is trusted, and the page says so."""
+    code = [
+        (name_of(path), block.code)
+        for path in [*PAGES, ROOT / "README.md", ROOT / "SECURITY.md"]
+        for block in blocks(path)
+    ]
+    code += [
+        (name_of(path), path.read_text(encoding="utf-8"))
+        for path in (ROOT / "examples").rglob("*.py")
+    ]
+    by_header = re.compile(
+        r"""headers(?:\.get\(|\[)\s*["'](?:x-|remote)[\w-]*user""", re.IGNORECASE
+    )
+
+    assert by_header.search('headers.get("x-user")')
+    assert by_header.search("request.headers['X-Forwarded-User']")
+    assert [name for name, text in code if by_header.search(text)] == []
