@@ -104,6 +104,13 @@ def test_a_retry_a_put_back_and_a_lapse_explain_what_follows():
     )
 
 
+def test_the_retry_of_a_flow_excuses_none_but_the_jobs_that_have_a_row_of_it():
+    retry = row("flow", at=15, job="f", data={"says": "retry", "jobs": 1})
+    assert found(row(), retry, row(at=20, attempt=2)) == ["ended once"]
+    own = row("retry", at=15, job="a", attempt=1, state=READY)
+    assert not found(row(), own, retry, row(at=20, attempt=2))
+
+
 def test_an_attempt_after_a_cancel():
     assert found(row("cancel", job="a", attempt=0, state=State.CANCELLED), row(at=20)) == [
         "ended once"
@@ -230,6 +237,38 @@ def test_a_store_s_own_history_contradicts_nothing(store_app: App):
     assert verdict.ok, verdict
     assert verdict.seen["attempts"] >= 8
     assert verdict.seen["retries"] == verdict.seen["flows"] == verdict.seen["limits"] == 1
+
+
+@pytest.mark.parametrize("by", ["flow", "job"])
+def test_a_flow_that_was_retried_contradicts_nothing(store_app: App, by: str):
+    """Every job that runs again because of it has a row that says so."""
+    app, broken = store_app, [True]
+
+    @app.task(name="fetch")
+    def fetch() -> int:
+        if broken:
+            raise ValueError
+        return 1
+
+    @app.task(name="pass_on")
+    def pass_on(number: int) -> int:
+        return number
+
+    first = fetch.job()
+    last = pass_on.job(pass_on.job(first.output).output).enqueue()
+    drain(app)
+    broken.clear()
+    if by == "flow":
+        app.broker.act("retry", flow=app.broker.flows().flows[0].id)
+    else:
+        app.broker.act("retry", [first.id])
+    drain(app)
+
+    verdict = check_store(app.broker, [first.id, last.id], tolerance=0.02)
+
+    assert verdict.ok, verdict
+    assert verdict.seen["retries"] == 3
+    assert last.result(timeout=10) == 1
 
 
 def test_a_lost_job_is_named(store_app: App):

@@ -80,7 +80,6 @@ class _Life(msgspec.Struct, gc=False):
     failures: int
     lapses: int
     state: State
-    flow_retries: int  # how many flows had been retried by then
 
 
 class _LimitSpan(msgspec.Struct):
@@ -119,7 +118,6 @@ class Checker:
         self._slots: set[tuple[str, str]] = set()
         self._flow_ends: dict[str, int] = {}
         self._retries = 0
-        self._flow_retries = 0
         self._made = MadeVersions()
 
     def read(self, event: Event) -> None:
@@ -158,7 +156,7 @@ class Checker:
         life = self._lives.get(job.id)
         if life is None:
             return
-        if life.state in ENDED and life.flow_retries == self._flow_retries:
+        if life.state in ENDED:
             self._report(
                 "ended once", job.id, f"it is {job.state} in the store, and {life.state} in history"
             )
@@ -215,13 +213,11 @@ class Checker:
                 if limit.covers(event):
                     key = event.key or "" if limit.data.get("per_key") else ""
                     limit.spans.setdefault(key, []).append((event.started_at or 0.0, event.at))
-        self._lives[job_id] = _Life(
-            attempt, event.at, event.failures, event.lapses, state, self._flow_retries
-        )
+        self._lives[job_id] = _Life(attempt, event.at, event.failures, event.lapses, state)
 
     def _follows(self, event: Event, attempt: int, before: _Life) -> None:
         job = event.job or ""
-        if before.state in ENDED and before.flow_retries == self._flow_retries:
+        if before.state in ENDED:
             self._report(
                 "ended once",
                 job,
@@ -266,7 +262,6 @@ class Checker:
             event.failures,
             event.lapses,
             event.state or State.READY,
-            self._flow_retries,
         )
 
     def _rule(self, event: Event) -> None:
@@ -316,7 +311,6 @@ class Checker:
         flow_id = event.job or ""
         says = msgspec.json.decode(event.data or b"{}")["says"]
         if says == "retry":
-            self._flow_retries += 1
             self._retries += 1
         elif says == "ended":
             self.seen["flows"] += 1
