@@ -10,6 +10,7 @@ import pytest
 
 import penstock
 from penstock import App
+from penstock.app.locate import load_app
 from penstock.brokers.memory import MemoryBroker
 from penstock.errors import Refused
 from penstock.testing.clock import Clock
@@ -117,3 +118,25 @@ def test_many_jobs_are_read_in_one_call_with_chosen_fields(memory_broker: Memory
     assert app.get_many(ids[:1])[ids[0]]["task"] == "send"
     with pytest.raises(Refused, match="a job has no field 'sate'; there are id, task"):
         app.get_many(ids, ("sate",))
+
+
+def test_a_module_that_enqueues_where_it_is_imported_is_warned_of(tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = (
+        "from penstock import App\n"
+        "app = App('sqlite:///jobs.db')\n"
+        "@app.task\n"
+        "def work() -> None: ...\n"
+    )
+    (tmp_path / "quiet_module.py").write_text(text)
+    (tmp_path / "eager_module.py").write_text(text + "work.enqueue()\n")
+
+    load_app("quiet_module").close()
+    assert caplog.text == ""
+
+    app = load_app("eager_module:app")
+    assert caplog.text.count("eager_module used its store while it was imported") == 1
+    load_app("eager_module")  # it was imported before: nothing was done again
+    assert caplog.text.count("used its store") == 1
+    app.close()

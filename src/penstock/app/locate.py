@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import re
 import sys
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -23,18 +25,23 @@ from penstock.errors import Refused
 if TYPE_CHECKING:
     from penstock.app.app import App
 
+log = logging.getLogger("penstock")
+
 _loading: list[str] = []
 
 
 def load_app(target: str) -> App:
     """Import the target's module and give the App in it; what is wrong is said in a sentence."""
     source, attribute = _split(target)
+    before = set(sys.modules)
     _loading.append(target)
     try:
         module = _import_file(source) if source.endswith(".py") else _import_module(source)
     finally:
         _loading.pop()
     apps = _apps_in(module)
+    if module.__name__ not in before:
+        _warn_of_use(module.__name__, apps)
     if attribute:
         return _named(module, attribute, apps)
     if not apps:
@@ -45,6 +52,18 @@ def load_app(target: str) -> App:
         names = " or ".join(f"{source}:{name}" for name in apps)
         raise Refused(f"{source} has {len(apps)} Apps: say which one, {names}")
     return apps["app"] if "app" in apps else next(iter(apps.values()))
+
+
+def _warn_of_use(name: str, apps: Mapping[str, App]) -> None:
+    """Of a module that enqueues where it is imported: whoever imports it would do so again."""
+    used = any(app._broker and not app._given for app in apps.values())  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  an app and how it is found
+    if used:
+        log.warning(
+            "%s used its store while it was imported: what it enqueues there is enqueued again by "
+            "every process that imports it, as those of a worker do. Put that under "
+            '`if __name__ == "__main__":`',
+            name,
+        )
 
 
 def target_of(app: App) -> str | None:
