@@ -9,6 +9,7 @@ from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
+from penstock.operate.access_list import AccessList
 from penstock.operate.refusals import Forbidden
 
 
@@ -29,9 +30,10 @@ class Person(msgspec.Struct, frozen=True):
 
     name: str
     role: Role
+    only: AccessList | None = None  # what it may see and change; None: everything
 
     def at_most(self, role: Role) -> Person:
-        return Person(self.name, min(self.role, role))
+        return Person(self.name, min(self.role, role), self.only)
 
 
 class RequiredRole(NamedTuple):

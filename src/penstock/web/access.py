@@ -19,6 +19,7 @@ from starlette.requests import Request
 
 from penstock.app.token_text import HASHED, hash_in, hash_token, read_token_file
 from penstock.errors import Refused
+from penstock.operate.access_list import AccessList, parse_access_list
 from penstock.operate.roles import Person, Role
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 SESSION_SECONDS = 12 * 3600.0
 MOST_SESSIONS = 20  # of one person: more end that person's oldest, and nobody else's
 TICKET_SECONDS = 60.0
-_ENTRY = re.compile(r"(?P<name>[^:,\s][^:,]*):(?P<role>\w+):(?P<secret>\S+)")
+_ENTRY = re.compile(
+    r"(?P<name>[^:,\s][^:,]*):(?P<role>\w+):(?:(?P<only>\w+=[^:\s]*):)?(?P<secret>\S+)"
+)
 
 
 Access = Callable[[Request], Person | Awaitable[Person | None] | None]
@@ -39,11 +42,17 @@ class Token(msgspec.Struct, frozen=True):
     name: str
     role: Role
     hashed: bytes
+    only: AccessList | None = None
 
     @property
     def line(self) -> str:
         """The token as a line of a token file."""
-        return f"{self.name}:{self.role}:{HASHED}{self.hashed.hex()}"
+        only = "" if self.only is None else f"{self.only.words}:"
+        return f"{self.name}:{self.role}:{only}{HASHED}{self.hashed.hex()}"
+
+    @property
+    def person(self) -> Person:
+        return Person(self.name, self.role, self.only)
 
 
 def new_token(name: str, role: Role = Role.ADMIN) -> tuple[Token, str]:
@@ -55,7 +64,8 @@ def new_token(name: str, role: Role = Role.ADMIN) -> tuple[Token, str]:
 def parse_tokens(text: str, where: str) -> list[Token]:
     """Tokens of a file or of PENSTOCK_DASHBOARD_TOKENS: `name:role:token`, one per line or comma.
 
-    In place of the token's text there may be `sha256=` and its hash.
+    In place of the token's text there may be `sha256=` and its hash. Before it there may be an
+    access list: `ada:operate:queue=mail&queue=letters:4f2c...`.
     """
     tokens: list[Token] = []
     lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
@@ -72,7 +82,9 @@ def parse_tokens(text: str, where: str) -> list[Token]:
                 f"{where}: {match['name']} has the role {match['role']!r}; there are view, operate "
                 "and admin"
             )
-        tokens.append(Token(match["name"], role, hash_in(match["secret"], match["name"], where)))
+        name, only = match["name"], match["only"]
+        listed = None if only is None else parse_access_list(only, f"{where}: {name}")
+        tokens.append(Token(name, role, hash_in(match["secret"], name, where), listed))
     if not tokens:
         raise Refused(f"{where} has no token: write name:role:token")
     return tokens
@@ -116,14 +128,14 @@ class Tokens:
         hashed, found = hash_token(text), None
         for token in self._tokens:
             if hmac.compare_digest(token.hashed, hashed):
-                found = Person(token.name, token.role)
+                found = token.person
         return found
 
     def ticket(self, token: Token) -> str:
         """A one-time text, valid for a minute, to put into an address in place of the token."""
         text = secrets.token_urlsafe(32)
         until = self._clock() + TICKET_SECONDS
-        self._tickets[hash_token(text)] = (Person(token.name, token.role), until)
+        self._tickets[hash_token(text)] = (token.person, until)
         return text
 
     def person_with_ticket_or_token(self, text: str, *, use: bool = True) -> Person | None:

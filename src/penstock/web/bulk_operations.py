@@ -27,6 +27,7 @@ from penstock.operate.bulk_actions import (
 )
 from penstock.operate.find_pages import find_pages
 from penstock.operate.refusals import Conflict, NotFound
+from penstock.operate.roles import Person
 from penstock.web.checked_store import CheckedStore
 
 logger = logging.getLogger("penstock.web")
@@ -66,6 +67,11 @@ def preview(store: CheckedStore, verb: str, text: str) -> Preview:
         if page.after is not None and (count >= MOST_COUNTED or examined >= MOST_EXAMINED):
             return Preview(verb, text, count, more=True)
     return Preview(verb, text, count, more=False)
+
+
+def _may_see(person: Person, operation: Operation) -> bool:
+    """With an access list only one's own: the filter of another's may name what is not on it."""
+    return person.only is None or operation.author == person.name
 
 
 def _filter(store: CheckedStore, verb: str, text: str) -> Filter:
@@ -113,25 +119,26 @@ class Operations:
             thread.start()
         return operation
 
-    def all(self) -> list[Operation]:
-        """The remembered operations, newest first."""
+    def all(self, person: Person) -> list[Operation]:
+        """The remembered operations that this person may see, newest first."""
         with self._lock:
-            return [each.operation for each in reversed(self._all.values())]
+            found = [each.operation for each in reversed(self._all.values())]
+        return [each for each in found if _may_see(person, each)]
 
     def get(self, id: str) -> Operation | None:
         found = self._all.get(id)
         return None if found is None else found.operation
 
-    def expected(self, id: str) -> Operation:
+    def expected(self, id: str, person: Person) -> Operation:
         """The operation of this id; NotFound if this process does not know it."""
         found = self.get(id)
-        if found is None:
+        if found is None or not _may_see(person, found):
             raise NotFound(NOT_HERE)
         return found
 
     def cancel(self, store: CheckedStore, id: str) -> Operation:
         """Stop an operation after its current page; Conflict if it has ended, or is stopping."""
-        operation = self.expected(id)
+        operation = self.expected(id, store.person)
         stop = self._all[id].stop
         if operation.state != "running" or stop.is_set():
             raise Conflict(f"operation {id} has ended: {operation.state}")

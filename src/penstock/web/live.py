@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from penstock.broker.position import BEGINNING, Position
 from penstock.broker.views import PLACES, Count, Event, by_queue
 from penstock.errors import PenstockError, Refused
+from penstock.operate.access_list import AccessList
 from penstock.operate.counts import fullest_first, totals
 from penstock.operate.roles import Person, Role
 from penstock.web.checked_store import CheckedStore
@@ -70,10 +71,11 @@ EventQueue = asyncio.Queue[bytes]
 
 
 class Live:
-    """The ticks of one dashboard, and the streams that get them."""
+    """The ticks of one dashboard, for all who see the same, and the streams that get them."""
 
-    def __init__(self, site: Dashboard) -> None:
+    def __init__(self, site: Dashboard, only: AccessList | None = None) -> None:
         self._site = site
+        self._only = only
         self._streams: dict[EventQueue, str] = {}  # with the name of who watches
         self._past: deque[Tick] = deque(maxlen=_REMEMBERED)
         self._position: Position | None = None
@@ -153,12 +155,8 @@ class Live:
 
     def read(self) -> Tick:
         """One read of the store, on the pool."""
-        store = CheckedStore(
-            self._site.broker,
-            Person("dashboard", Role.VIEW),
-            may_change=False,
-            count_cache=self._site.count_cache,
-        )
+        watcher = Person("dashboard", Role.VIEW, self._only)
+        store = self._site.store_for(watcher, may_change=False)
         now, queues = store.now, by_queue(store.count())
         since = self._read_at
         if since is None or not 0 <= now - since <= MOST_SECONDS_BEHIND:
@@ -245,4 +243,4 @@ def _message(ticks: list[Tick]) -> bytes:
 
 
 async def watch(request: WebRequest) -> Response:
-    return await request.site.live.stream(request)
+    return await request.site.live_for(request.person.only).stream(request)

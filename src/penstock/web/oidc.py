@@ -177,7 +177,7 @@ class OidcLogin:
                     f"{name} has no role here: the claim {self.settings.claim} says {has[:200]}."
                 )
             )
-        return Person(name, role)
+        return Person(name, role, self.settings.only_for(values))
 
     def _name(self, claims: dict[str, Any]) -> str:
         """The author in the history; the subject if the claim is missing, or not verified."""

@@ -6,6 +6,7 @@ client_id = "penstock"
 client_secret_file = "/run/secrets/oidc"   # none: a public client
 claim = "groups"
 roles = { view = ["staff"], operate = ["support"], admin = ["sre"] }
+only = { support = "queue=mail&queue=letters" }   # who has this value sees nothing else
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import msgspec
 
 from penstock.app.token_text import read_token_file
 from penstock.errors import Refused
+from penstock.operate.access_list import AccessList, joined, parse_access_list
 from penstock.operate.roles import Role
 
 _ROLES = {str(role): role for role in Role if role is not Role.ANYBODY}
@@ -34,6 +36,7 @@ class _Table(msgspec.Struct, forbid_unknown_fields=True):
     name: str = "email"
     scopes: list[str] = msgspec.field(default_factory=lambda: ["openid", "profile", "email"])
     address: str = ""
+    only: dict[str, str] = {}
 
 
 class OidcSettings(msgspec.Struct, frozen=True):
@@ -47,6 +50,7 @@ class OidcSettings(msgspec.Struct, frozen=True):
     scopes: tuple[str, ...]
     address: str  # of the dashboard, if a proxy is before it; empty: as the browser asks for it
     roles: Mapping[Role, frozenset[str]]
+    only: Mapping[str, AccessList] = {}  # by the value of the claim
 
     def role_for(self, values: Collection[str]) -> Role:
         """The highest role that one of these values gives; `ANYBODY` if none does."""
@@ -54,6 +58,11 @@ class OidcSettings(msgspec.Struct, frozen=True):
             (role for role, given in self.roles.items() if given & set(values)),
             default=Role.ANYBODY,
         )
+
+    def only_for(self, values: Collection[str]) -> AccessList | None:
+        """What the lists of these values show, all together; None if none has a list."""
+        lists = [self.only[value] for value in values if value in self.only]
+        return joined(lists) if lists else None
 
 
 def parse_oidc(table: Mapping[str, Any] | None, file: Path | None) -> OidcSettings | None:
@@ -74,6 +83,11 @@ def parse_oidc(table: Mapping[str, Any] | None, file: Path | None) -> OidcSettin
         raise Refused(f'{where}: {named}: write roles = {{ view = ["staff"], admin = ["sre"] }}')
     if "openid" not in given.scopes:
         raise Refused(f'{where}: scopes = {given.scopes!r} lacks "openid"')
+    only = {value: parse_access_list(text, where) for value, text in given.only.items()}
+    if len({(each.queues is None, each.apps is None) for each in only.values()}) > 1:
+        raise Refused(f"{where}: the lists of `only` all name queues, or all name apps")
+    if any(None not in {each.queues, each.apps} for each in only.values()):
+        raise Refused(f"{where}: a list of `only` names queues, or apps, not both")
     secret = ""
     if given.client_secret_file is not None:
         path = (file.parent if file is not None else Path()) / given.client_secret_file
@@ -87,6 +101,7 @@ def parse_oidc(table: Mapping[str, Any] | None, file: Path | None) -> OidcSettin
         tuple(given.scopes),
         given.address.rstrip("/"),
         {_ROLES[role]: frozenset(values) for role, values in given.roles.items()},
+        only,
     )
 
 

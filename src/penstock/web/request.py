@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from penstock.broker.checks import legible
 from penstock.enqueue.ids import parse_id
 from penstock.errors import PenstockError, Refused
+from penstock.operate.actions import task_of
 from penstock.operate.parse_input import parse_integer
 from penstock.operate.refusals import NotFound
 from penstock.operate.roles import Person
@@ -26,6 +27,7 @@ from penstock.web.guard import SAFE, local_path
 
 if TYPE_CHECKING:
     from penstock.app.app import App
+    from penstock.task.task import Task
     from penstock.web.site import Dashboard
 
 T = TypeVar("T")
@@ -60,13 +62,7 @@ class WebRequest:
     @cached_property
     def store(self) -> CheckedStore:
         """The store with the person's role checked at each call; opened on first use."""
-        return CheckedStore(
-            self.site.broker,
-            self.person,
-            may_change=self.http.method not in SAFE,
-            hide_arguments=self.site.hide_arguments,
-            count_cache=self.site.count_cache,
-        )
+        return self.site.store_for(self.person, may_change=self.http.method not in SAFE)
 
     @property
     def app(self) -> App:
@@ -76,6 +72,25 @@ class WebRequest:
                 "this dashboard was started without an app: start it as penstock dashboard TARGET"
             )
         return self.site.app
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]:
+        """The app's tasks that the person may see, by name; none without an app."""
+        app, only = self.site.app, self.person.only
+        if app is None or only is None:
+            return {} if app is None else app.tasks
+        return {
+            name: task for name, task in app.tasks.items() if only.sees(task.app_name, task.queue)
+        }
+
+    def task(self, name: str) -> Task[..., Any]:
+        """The app's task of this name, if the person may see it."""
+        if self.person.only is None:
+            return task_of(self.app, name)
+        found = self.app.task_named(name)
+        if found is None or found.name not in self.tasks:
+            raise Refused(f"there is no task {name[:200]!r} for {self.person.name}")
+        return found
 
     # Parameters
 

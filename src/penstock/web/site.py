@@ -26,8 +26,10 @@ from penstock.app.app import App
 from penstock.broker.protocol import Broker
 from penstock.broker.read_budget import Share
 from penstock.errors import PenstockError, StoreUnreachable, UnknownOutcome
+from penstock.operate.access_list import AccessList
 from penstock.operate.actions import Actions
 from penstock.operate.alert_watch import AlertWatch
+from penstock.operate.listed_store import ListedStore
 from penstock.operate.refusals import Conflict, Forbidden, NotFound
 from penstock.operate.roles import Person, Role, forbidden
 from penstock.web.access import Access, Tokens
@@ -49,7 +51,7 @@ from penstock.web.live import Live
 from penstock.web.metrics import Metrics
 from penstock.web.rendering import environment
 from penstock.web.request import Malformed, WebRequest
-from penstock.web.route import Route, check_routes
+from penstock.web.route import Route, check_routes, may_use
 from penstock.web.routes import ROUTES
 from penstock.web.store_opening import StoreOpening
 from penstock.web.wrong_tokens import WINDOW_SECONDS, Counts, WrongTokens, address_of
@@ -135,6 +137,7 @@ class Dashboard:
         self._waiting = 0
         self.operations = Operations()
         self.live = Live(self)
+        self._live: dict[AccessList | None, Live] = {None: self.live}
         self.wrong_tokens = WrongTokens(time.monotonic, self._record_wrong_tokens)
         self._logins: dict[tuple[str, str], float] = {}  # when they were last recorded
         table = [
@@ -166,6 +169,26 @@ class Dashboard:
             return self._opening.broker
         return cast("App", self.app).broker
 
+    def store_for(self, person: Person, *, may_change: bool) -> CheckedStore:
+        """The store as this person sees it, with the role checked at each call."""
+        broker: Any = self.broker
+        if person.only is not None:
+            broker = ListedStore(broker, person.only, person.name)
+        return CheckedStore(
+            broker,
+            person,
+            may_change=may_change,
+            hide_arguments=self.hide_arguments,
+            # What is cut for one person is kept for nobody.
+            count_cache=self.count_cache if person.only is None else CountCache(),
+        )
+
+    def live_for(self, only: AccessList | None) -> Live:
+        """The live numbers of those who see the same."""
+        if only not in self._live:
+            self._live[only] = Live(self, only)
+        return self._live[only]
+
     def now(self) -> float:
         """The store's time; this machine's until it is open."""
         try:
@@ -189,7 +212,8 @@ class Dashboard:
 
     def end_streams(self) -> None:
         """End the endless streams, so that a server can stop; safe in a signal handler."""
-        self.live.end()
+        for live in list(self._live.values()):
+            live.end()
 
     def run_doctor(self, store: CheckedStore) -> None:
         """Start the doctor unless it runs, and wait for its findings for a bounded time."""
@@ -249,7 +273,7 @@ class Dashboard:
         nav = [
             {"title": route.nav, "path": route.path, "here": _within(here, route.path)}
             for route in self.routes
-            if route.nav and person is not None and route.role and person.role >= route.role
+            if route.nav and person is not None and route.role and may_use(person, route)
         ]
         given = {
             "root": root,
@@ -316,6 +340,8 @@ class Dashboard:
         person = person_in(request.scope) or _NOBODY
         if route.role is None or person.role < route.role:
             raise forbidden(route.does or route.name, route.role, person)
+        if not may_use(person, route):
+            raise Forbidden(f"{route.name}: not for {person.name}, who has an access list")
         body = b"" if request.method in SAFE else await request.body()
         web_request = WebRequest(self, request, person, body)
         if inspect.iscoroutinefunction(route.handle):

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from penstock.errors import Refused
-from penstock.operate.actions import task_of
 from penstock.operate.parse_input import parse_duration
 from penstock.operate.typed_words import ParameterTypes, read_word
 from penstock.task.signature import type_text
@@ -43,7 +42,7 @@ def send(request: WebRequest) -> Response:
     form = request.form()
     name = form.get("task", "")
     try:
-        task = task_of(request.app, name)
+        task = request.task(name)
         args, kwargs = _arguments(task, form)
         options: dict[str, Any] = {each: form[each] for each in OPTIONS if form.get(each)}
         if "delay" in options:
@@ -98,15 +97,14 @@ def _fields(task: Task[..., Any], form: Mapping[str, str]) -> list[Field]:
 
 def _page(request: WebRequest, name: str, form: Mapping[str, str], mistake: str) -> Response:
     app = request.app
-    task = app.task_named(name) if name else None
-    if name and task is None and not mistake:
-        task_of(app, name)  # refused, with similar names
+    # Of an unknown one: refused, with similar names.
+    task = request.task(name) if name and not mistake else request.tasks.get(name)
     return request.page(
         "enqueue.html",
         422 if mistake else 200,
         title="Enqueue a job",
         cli="penstock enqueue" if task is None else f"penstock enqueue {task.name}",
-        tasks=sorted(app.tasks),
+        tasks=sorted(request.tasks),
         task=task,
         fields=[] if task is None else _fields(task, form),
         given={each: form.get(each, "") for each in (*OPTIONS, "reason")},

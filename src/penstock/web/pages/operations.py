@@ -22,7 +22,7 @@ def show(request: WebRequest) -> Response:
         "operations.html",
         title="Operations",
         cli="penstock history",
-        operations=request.site.operations.all(),
+        operations=request.site.operations.all(request.person),
     )
 
 
@@ -54,7 +54,7 @@ def begin(request: WebRequest) -> Response:
 
 
 def one(request: WebRequest) -> Response:
-    operation = request.site.operations.expected(request.part("id"))
+    operation = request.site.operations.expected(request.part("id"), request.person)
     return request.page(
         "operation_progress.html" if request.is_htmx else "operation.html",
         title=f"{operation.verb.capitalize()} by filter",

@@ -43,8 +43,7 @@ def _names(request: WebRequest, field: str) -> Iterable[str]:
         case "due":
             return DUE
         case "task":
-            app = () if request.site.app is None else request.site.app.tasks
-            return {*app, *(count.task for count in request.store.count())}
+            return {*request.tasks, *(count.task for count in request.store.count())}
         case "queue":
             return {count.queue for count in request.store.count()}
         case "since" | "until":

@@ -11,7 +11,7 @@ import msgspec
 from penstock.broker.filter import parse_filter, words_of
 from penstock.errors import Refused
 from penstock.job import State
-from penstock.operate.actions import ActionResult, task_of
+from penstock.operate.actions import ActionResult
 from penstock.operate.job_view import view_job
 from penstock.operate.job_view_json import JobViewJson, job_view_json
 from penstock.operate.parse_input import moment_of, parse_names
@@ -223,7 +223,7 @@ def action(verb: str) -> Callable[[WebRequest], ActionResult]:
 
 def enqueue(request: WebRequest) -> EnqueueAnswer:
     given = request.json(NewJob)
-    task = task_of(request.app, given.task)
+    task = request.task(given.task)
     options: Any = {
         name: value
         for name, value in msgspec.structs.asdict(given).items()

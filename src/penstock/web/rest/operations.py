@@ -54,11 +54,11 @@ def begin(request: WebRequest) -> OperationJson:
 
 
 def list_all(request: WebRequest) -> OperationList:
-    return OperationList([shown(each) for each in request.site.operations.all()])
+    return OperationList([shown(each) for each in request.site.operations.all(request.person)])
 
 
 def get(request: WebRequest) -> OperationJson:
-    return shown(request.site.operations.expected(request.part("id")))
+    return shown(request.site.operations.expected(request.part("id"), request.person))
 
 
 def cancel(request: WebRequest) -> OperationJson:
