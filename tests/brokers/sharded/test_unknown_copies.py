@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.broker.filter import Filter
 from penstock.broker.quota import Quota
 from penstock.brokers.sharded import open_sharded
 from penstock.enqueue.subscription import Subscription
 from penstock.errors import Refused
+from penstock.job import State
 from penstock.rules.rule import Rule, RuleKind
 from penstock.testing.conformance.factories import a_job, claim
 from tests.brokers.sharded.unplugged import IN_A, IN_B, Killed, Unplugged, ids_in, job_in, sharded
@@ -68,6 +70,26 @@ def test_a_new_shard_hides_nothing_that_the_others_have(clock, stores):
         store.away = True
     with pytest.raises(Exception, match="nobody answers"):
         with_a.records(Subscription)
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda broker: len(broker.find(Filter(state=(State.READY,))).jobs),
+        lambda broker: sum(count.total for count in broker.count()),
+        lambda broker: len([row for row in broker.history() if row.kind == "cancel"]),
+    ],
+)
+def test_who_only_looks_finds_a_shard_that_the_file_names_later(clock, stores, look):
+    named = {"a": lambda _: stores[0], "b": lambda _: stores[1]}
+    old = open_sharded(dict(named), clock, more=lambda: named)
+    new = sharded(clock, *stores)
+    new.moves.move([IN_A], "c")
+    named["c"] = lambda _: stores[2]
+    new.enqueue([job := job_in(clock, IN_A), job_in(clock, IN_A)])
+    new.act("cancel", [job.id])
+
+    assert look(old) == 1
 
 
 @pytest.mark.parametrize("call", range(1, 5))

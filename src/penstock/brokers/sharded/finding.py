@@ -44,6 +44,7 @@ class PageOverShards:
 
     def read(self, after: str | None) -> Page:
         """The page behind this place, which is that of a page of any of them."""
+        self._shards.join_named()
         sizes = _sizes(self._shards, self._limit)
         asked = {name: _finding(self._filter, after, size) for name, size in sizes.items()}
         pages = self._shards.reached_by(asked)

@@ -198,6 +198,7 @@ class ShardedLooks:
         before: Position | None = None,
     ) -> list[Event]:
         check_last(after, job, kind, before)
+        self._shards.join_named()
         names = self._shards.named
         if job is not None:
             return self._history_of(job, after, limit)

@@ -299,6 +299,7 @@ class Shards:
 
     def reached(self, verb: Callable[[Broker], T]) -> dict[str, T]:
         """The answers of all that answer, by name; the first error if none does."""
+        self.join_named()
         return self.reached_by(dict.fromkeys(self.named, verb))
 
     def reached_by(self, verbs: Mapping[str, Callable[[Broker], T]]) -> dict[str, T]:
