@@ -67,3 +67,33 @@ def test_the_end_of_a_job_and_the_start_of_the_next_are_one(postgres_broker, clo
         held.extend(claimed.jobs[0])
 
     assert fewest(transactions, 5, next_one) == 1
+
+
+def test_jobs_that_come_together_need_a_fraction_of_a_write_each(
+    postgres_broker, clock, transactions
+):
+    """V30: what a job that is stored as running would save, one of two writes, they do not pay."""
+    wanted = [Wanted(a_worker(), limit=100)]
+
+    def add_and_start():
+        postgres_broker.enqueue([a_job(clock) for _ in range(300)])
+        started = [len(postgres_broker.claim(wanted).jobs[0]) for _ in range(3)]
+        assert started == [100, 100, 100]
+
+    assert fewest(transactions, 3, add_and_start) <= 300 / 50
+
+
+def test_a_waiting_worker_writes_once_for_what_ended_and_what_begins(
+    postgres_broker, clock, transactions
+):
+    """V30: from one job to the next there are two writes, one of them by the worker."""
+    wanted = [Wanted(a_worker())]
+    postgres_broker.enqueue([a_job(clock)])
+    held = list(postgres_broker.claim(wanted).jobs[0])
+
+    def another():
+        postgres_broker.enqueue([a_job(clock)])
+        ended = [(held.pop(), begun(succeeded(), clock.now()))]
+        held.extend(postgres_broker.claim(wanted, ended).jobs[0])
+
+    assert fewest(transactions, 5, another) == 2
