@@ -20,6 +20,7 @@ from penstock import (
 )
 from penstock.broker.filter import Filter
 from penstock.broker.protocol import Broker
+from penstock.enqueue.ids import bucket_of
 from penstock.errors import WaitsForJobs
 from penstock.flows.flow import WAIT_TASK
 from penstock.job import Job, Outcome, State
@@ -94,6 +95,9 @@ def test_the_store_says_that_it_waits(app: App) -> None:
 
     assert handle.state() is State.WAITING
     assert handle.why().cause == "needs"
+    # Stored in one transaction with it, and so on its shard.
+    [queued] = app.broker.find(Filter(task=("part",))).jobs
+    assert bucket_of(queued.id) == bucket_of(handle.id)
 
 
 @pytest.mark.parametrize("kind", ["map", "group", "chain", "signal", "nothing"])
