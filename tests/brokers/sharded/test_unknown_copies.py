@@ -54,6 +54,22 @@ def test_a_rule_is_refused_where_the_file_lacks_a_shard_with_buckets(clock, stor
     assert [kept.id for kept in stores[2].records(Rule)] == [rule.id]
 
 
+def test_a_worker_whose_file_lacks_a_shard_takes_jobs_under_a_limit_all_the_same(clock, stores):
+    named = {"a": lambda _: stores[0], "b": lambda _: stores[1]}
+    old = open_sharded(named, clock)
+    new = sharded(clock, *stores)
+    new.put(TEN)
+    new.moves.move([IN_A], "c")
+    old.shards.look_again()
+    for _ in range(12):
+        new.enqueue([job_in(clock, IN_B)])
+
+    taken = claim(old, limit=50)
+    old.recover()
+
+    assert 0 < len(taken) <= 10
+
+
 def test_a_new_shard_hides_nothing_that_the_others_have(clock, stores):
     open_sharded({name: lambda _, at=at: stores[at] for at, name in ((1, "b"), (2, "c"))}, clock)
     old = open_sharded({"b": lambda _: stores[1], "c": lambda _: stores[2]}, clock)

@@ -48,6 +48,8 @@ from penstock.rules.limits import slack_of
 from penstock.rules.rule import Rule
 
 _TRIES = 20
+# Another one deals, a shard is away, or has buckets and is not named here: parts stay as they are.
+_NOT_NOW = (StaleMap, Refused, *AWAY)
 LOOK_SECONDS = 0.05  # a claim that found too little looks no sooner for idle parts
 _TURN_SECONDS = 5.0  # of a limit lower than the number of shards that want some of it
 
@@ -166,7 +168,7 @@ class Quotas:
             if monotonic < self._look_at:
                 return False, self._now() + self._look_at - monotonic
             dealt, free_at = self._deal_what(limits, moves_now)
-        except (StaleMap, *AWAY):
+        except _NOT_NOW:
             return False, None
         if not dealt:
             self._look_at = monotonic + self._look_seconds
@@ -192,7 +194,7 @@ class Quotas:
                     limits,
                     lambda total, each: moves_now(total, each) or is_unfair(total, each, turn),
                 )
-        except (StaleMap, *AWAY):
+        except _NOT_NOW:
             return
 
     def adopt(self, shard: Shard) -> None:
@@ -208,7 +210,7 @@ class Quotas:
         for limit in self.limits():
             try:
                 self._deal(limit.id)
-            except (StaleMap, *AWAY):
+            except _NOT_NOW:
                 continue
 
     def _deal_what(
@@ -235,7 +237,7 @@ class Quotas:
             try:
                 if self._deal(rule_id):
                     return
-            except (StaleMap, *AWAY):
+            except _NOT_NOW:
                 continue  # whoever looks after the store does it
 
     def _deal(self, rule_id: str) -> bool:
@@ -323,7 +325,7 @@ def _give_back(shard: Shard, given: Quota, before: Quota | None) -> None:
         )
     try:
         _place(shard, given)
-    except (StaleMap, *AWAY):
+    except _NOT_NOW:
         return
 
 
