@@ -81,19 +81,3 @@ def test_jobs_that_come_together_need_a_fraction_of_a_write_each(
         assert started == [100, 100, 100]
 
     assert fewest(transactions, 3, add_and_start) <= 300 / 50
-
-
-def test_a_waiting_worker_writes_once_for_what_ended_and_what_begins(
-    postgres_broker, clock, transactions
-):
-    """V30: from one job to the next there are two writes, one of them by the worker."""
-    wanted = [Wanted(a_worker())]
-    postgres_broker.enqueue([a_job(clock)])
-    held = list(postgres_broker.claim(wanted).jobs[0])
-
-    def another():
-        postgres_broker.enqueue([a_job(clock)])
-        ended = [(held.pop(), begun(succeeded(), clock.now()))]
-        held.extend(postgres_broker.claim(wanted, ended).jobs[0])
-
-    assert fewest(transactions, 5, another) == 2
