@@ -167,3 +167,20 @@ def test_hooks_hear_of_crashed_expired_and_cancelled_ends_and_their_exit_changes
     ]
     assert fleet.process.poll() is None
     assert story.task("nap").enqueue(4).result(timeout=30) == 4
+
+
+@whatever_the_store
+def test_hooks_hear_of_the_ends_of_jobs_in_processes_of_their_own(story: Story, hooked: str):
+    """No call of the task returns there: the worker makes the outcome."""
+    endless = story.task("meet_apart").enqueue(99)
+    late = story.task("warned_process").enqueue()
+    story.start(target=hooked, threads=2)
+    eventually(lambda: story.ledger("meet_apart"))
+
+    endless.cancel()
+
+    [cancelled] = eventually(lambda: story.ledger("hook-cancelled"))
+    assert cancelled[1:4] == [endless.id, "cancelled", "cancelled"]
+    [timed_out] = eventually(lambda: story.ledger("hook-timed_out"))
+    assert timed_out[1:4] == [late.id, "failed", "timeout"]
+    eventually(lambda: endless.state() is State.CANCELLED)
