@@ -10,7 +10,7 @@ import pytest
 from penstock import App, Refused, Retry
 from penstock.job import Outcome, State
 from penstock.run.attempt import run
-from penstock.task.file_task import FileTask
+from penstock.task.file_task import FileTask, checked_source
 from penstock.testing.conformance.factories import a_worker, claim_for
 
 MAIN = """
@@ -125,6 +125,20 @@ def test_a_wrong_path_is_refused_when_it_is_enqueued(
     assert "hard link" in refusal(files, folder / "twin.py")
     assert "regular file" in refusal(files, folder / "pipe.py")
     assert "chmod o-w" in refusal(files, folder / "open.py")
+
+
+def test_of_two_folders_the_inner_one_counts(tmp_path: Path, folder: Path) -> None:
+    """It is named in the code, so how its path leads there is its owner's choice."""
+    (tmp_path / "elsewhere" / "scripts").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "scripts" / "load.py").write_text(MAIN)
+    (folder / "away").symlink_to(tmp_path / "elsewhere")
+    inner = folder / "away" / "scripts"
+
+    source = checked_source([folder, inner], str(inner / "load.py"))
+
+    assert source == MAIN.encode()
+    with pytest.raises(Refused, match="link"):
+        checked_source([folder], str(inner / "load.py"))
 
 
 def test_what_a_row_names_is_checked_again_where_it_runs(

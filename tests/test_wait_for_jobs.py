@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from penstock import (
     ResultGone,
     Retry,
     current_job,
+    current_jobs,
     group,
     wait_for,
 )
@@ -348,6 +350,74 @@ def test_one_that_was_cancelled_while_it_waited_is_retried(app: App, work: Work)
     assert [handle.result(timeout=0) for handle in (soon, late)] == [3, 3]
 
 
+def test_one_that_is_in_a_flow_waits_in_that_flow(app: App, work: Work) -> None:
+    """Its jobs are of the flow, and who needs its output runs after it has returned."""
+
+    @app.task(name="part")
+    def part(n: int) -> int:
+        return n
+
+    @app.task(name="parent")
+    def parent() -> int:
+        parts = current_job().wait_for_jobs("parts", [part.job(n) for n in (1, 2)])
+        return sum(each.result() for each in parts)
+
+    @app.task(name="last")
+    def last(total: int) -> int:
+        return total * 10
+
+    handle = last.job(parent.job().output).enqueue()
+
+    assert work() == ["parent", "part", "part", "parent", "last"]
+    assert handle.result(timeout=0) == 30
+    flow = app.broker.flow(handle.id)
+    assert flow is not None
+    assert len(flow.nodes) == 4
+    assert flow.ended_at is not None
+
+
+def test_what_is_too_large_for_a_note_is_read_from_the_store(app: App, work: Work) -> None:
+    @app.task(name="part")
+    def part(n: int) -> str:
+        return str(n) * 200_000
+
+    @app.task(name="parent", retry=Retry(limit=1, delay=0))
+    def parent() -> int:
+        parts = current_job().wait_for_jobs("parts", [part.job(n) for n in (1, 2)])
+        if current_job().attempt == 2:
+            raise OSError("not yet")
+        return sum(len(each.result()) for each in parts)
+
+    handle = parent.enqueue()
+
+    assert work() == ["parent", "part", "part", "parent", "parent"]
+    assert handle.result(timeout=0) == 400_000
+    assert app.broker.notes(handle.id, "step") == []
+
+
+def test_it_cannot_wait_while_its_transaction_is_open(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    app = App(f"sqlite:///{tmp_path}/jobs.db")
+    request.addfinalizer(app.close)
+
+    @app.task(name="part")
+    def part() -> None: ...
+
+    @app.task(name="parent")
+    def parent() -> None:
+        with current_job().transaction():
+            current_job().wait_for_jobs("parts", [part.job()])
+
+    parent.enqueue()
+    [job] = claim_for(app.broker, a_worker(tasks=app.known_tasks()))
+    outcome = attempt(app, job)
+
+    assert outcome is not None
+    assert outcome.state is State.FAILED
+    assert "wait before the block" in (outcome.error or "")
+
+
 def test_a_retried_part_is_waited_for_again(app: App, work: Work) -> None:
     """Somebody retries what failed before the parent has seen it: the parent is put back."""
 
@@ -395,6 +465,25 @@ def test_the_testing_kit_drains_it(penstock_testing: Callable[[App], Testing]) -
     t.drain()
 
     assert handle.result(timeout=0) == 6
+
+
+def test_a_batch_waits_for_nothing(penstock_testing: Callable[[App], Testing]) -> None:
+    app = App("memory:")
+
+    @app.task(name="part")
+    def part() -> None: ...
+
+    @app.batch_task(size=2)
+    def several(items: list[int]) -> None:
+        for current in current_jobs():
+            with pytest.raises(Refused, match="a batch waits for nothing"):
+                current.wait_for_jobs("parts", part.job())
+
+    t = penstock_testing(app)
+    handle = several.enqueue(1)
+    t.drain()
+
+    assert handle.state() is State.SUCCEEDED
 
 
 def test_what_cannot_wait_is_refused(app: App, work: Work) -> None:
