@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from penstock.task.file_task import FileTask, checked_source
 from penstock.testing.conformance.factories import a_worker, claim_for
 
 MAIN = """
+from __future__ import annotations
+
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -195,6 +198,26 @@ def test_a_run_without_an_outcome_is_not_done(
 
     assert outcome.state is State.FAILED
     assert error in (outcome.error or "")
+
+
+def test_what_lies_beside_it_can_be_imported_and_hides_nothing(
+    app: App,
+    files: FileTask[..., object],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    (folder / "beside_load.py").write_text("VALUE = 7")
+    (folder / "colorsys.py").write_text("raise ImportError('not the installed one')")
+    (folder / "load.py").write_text(
+        "import beside_load, colorsys\ndef main(): return [beside_load.VALUE, colorsys.ONE_THIRD]"
+    )
+    handle = files.enqueue(str(folder / "load.py"))
+
+    ended(app)
+
+    assert handle.result(timeout=0) == [7, 1 / 3]
 
 
 def test_main_may_be_async(app: App, files: FileTask[..., object], folder: Path) -> None:
