@@ -28,6 +28,13 @@ from penstock.enqueue.handle import Handle
 from penstock.job import State
 from penstock.testing.checker import check_store
 from penstock.testing.postgres import Server
+from tests.checked_stores import (
+    pytest_fixture_setup,
+    pytest_runtest_makereport,
+    pytest_runtest_teardown,
+)
+
+__all__ = ["pytest_fixture_setup", "pytest_runtest_makereport", "pytest_runtest_teardown"]
 
 T = TypeVar("T")
 
@@ -93,6 +100,8 @@ class Fleet:
 
 class Story:
     """A store, its app, and the workers on it."""
+
+    checks_its_store = True  # in `close`, when no worker is left
 
     def __init__(self, folder: Path, url: str) -> None:
         self.folder = folder

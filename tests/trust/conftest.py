@@ -9,6 +9,13 @@ import pytest
 from penstock.broker.protocol import Broker
 from penstock.brokers import open_broker
 from penstock.testing.checker import check_store
+from tests.checked_stores import (
+    pytest_fixture_setup,
+    pytest_runtest_makereport,
+    pytest_runtest_teardown,
+)
+
+__all__ = ["pytest_fixture_setup", "pytest_runtest_makereport", "pytest_runtest_teardown"]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
