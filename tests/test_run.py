@@ -169,11 +169,14 @@ def test_an_interrupted_job_is_cancelled_or_put_back(
     app: App, error: BaseException, state: State, reason: str
 ) -> None:
     task, job = raising(app, error)
+    heard: list[str] = []
+    app.hook("cancelled")(lambda job, _: heard.append(job.id))
 
     outcome = done(run(app, task, job))
 
     assert (outcome.state, outcome.reason) == (state, reason)
     assert (outcome.failures, outcome.lapses) == (0, 0)
+    assert heard == [job.id] * (reason == "cancelled")
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00", b"{}", b'{"args":{"n":"x"}}', b'{"args":{"m":1}}'])
