@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import settings
 
 from penstock import App
 from penstock.broker.protocol import Broker
@@ -38,6 +39,10 @@ from tests.quick_java import in_common
 
 if TYPE_CHECKING:
     from penstock.testing.conformance.models.agreeing import FreshBroker
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 # The suite that defines a broker is shipped; the fixtures below bind our stores to it.
 pytest_plugins = ["penstock.testing.conformance.plugin"]
