@@ -1,9 +1,10 @@
 """Takes pictures of every page of a store that a shop might have, for people to look at.
 
-    python -m tests.web.pictures FOLDER [light|dark|phone|phone-dark ...] [PAGE ...] [full]
+    python -m tests.web.pictures FOLDER [light|dark|phone|phone-dark ...] [PAGE ...] [full] [webp]
 
 What the shop's clock says at the end is the time of day: the doctor finds nothing wrong with it.
-Needs playwright and a Chromium. The pictures in docs/assets/dashboard are made by this.
+Needs playwright and a Chromium. The pictures in docs/assets/dashboard are made by this, and with
+"webp", which is small, those in docs/assets/pictures, which docs/pictures.md shows.
 """
 
 from __future__ import annotations
@@ -14,74 +15,42 @@ import shutil
 import tempfile
 import threading
 import time
+from base64 import b64decode, b64encode
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 from penstock.broker.filter import Filter
+from penstock.brokers.sharded.resharding import Resharding
 from penstock.brokers.sqlite import SqliteBroker
 from penstock.job import State
 from penstock.testing.clock import Clock
 from penstock.web.access import Role
+from tests.brokers.sharded.unplugged import Unplugged, sharded
 from tests.web.believable import Shop, fill
 from tests.web.believable_datasets import traffic
 from tests.web.conftest import Web, served
+from tests.web.pictured_pages import DATASET_PAGES, SHAPES, SHARD_PAGES, SHOP_PAGES
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "light": {"viewport": {"width": 1400, "height": 900}, "color_scheme": "light"},
-    "dark": {"viewport": {"width": 1400, "height": 900}, "color_scheme": "dark"},
-    "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light"},
-    "phone-dark": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark"},
-}
 LIVE_SECONDS = 25
 FULL = False  # the whole page, beyond the window
+KIND = "png"
 DAYS = 7  # of ordinary trade before that
 FILLED_SECONDS = 7700  # by the shop's clock, while the store is filled
 
 
 def pages(broker: SqliteBroker) -> dict[str, str]:
-    """A page of each kind, by the name of its picture."""
+    """The addresses of the shop's pages."""
     flows = {flow.ended_at is None: flow for flow in broker.flows().flows}
     jobs = [
         job for job in broker.find(Filter(state=(State.FAILED,))).jobs if job.task == "shop:charge"
     ]
     [node] = [node for node in flows[True].nodes if node.jobs > 1]
+    ids = {"job": jobs[0].id, "flow-ended": flows[False].id}
     return {
-        "overview": "/",
-        "jobs": "/jobs",
-        "job": f"/jobs/{jobs[0].id}",
-        "flows": "/flows",
-        "flow": f"/flows/{flows[True].id}",
-        "flow-ended": f"/flows/{flows[False].id}",
-        "flow-node": f"/flows/{flows[True].id}/nodes/{node.id}",
-        "queues": "/queues",
-        "queue": "/queues/one?name=payments",
-        "rule": "/rules/new?kind=pause&queue=mail&reason=provider+is+down&for=3600",
-        "schedules": "/schedules",
-        "schedule": f"/schedules/one?name={quote('spring clean')}",
-        "schedule-often": "/schedules/one?name=reindex",
-        "backfills": "/backfills",
-        "backfill": "/backfills/one?task=shop:daily_report",
-        "workers": "/workers",
-        "reports": "/reports",
-        "reports-day": "/reports?over=day",
-        "reports-fortnight": "/reports?over=fortnight",
-        "reports-task": "/reports?over=fortnight&task=shop:resize",
-        "health": "/health",
-        "audit": "/audit",
-        "operations": "/operations",
+        name: path.format(id=ids.get(name, flows[True].id), node=node.id)
+        for name, path in SHOP_PAGES.items()
     }
-
-
-DATASET_PAGES = {
-    "datasets": "/datasets",
-    "dataset": "/datasets/one?name=probes",
-    "dataset-partition": "/datasets/partition?name=conflated&partition=2026-02-01",
-    "dataset-failed": "/datasets/partition?name=probes&partition=2026-02-17",
-    "dataset-run": "/datasets/run?name=congestion&since=2026-01&until=2026-02",
-}
 
 
 def main(folder: Path, shapes: list[str], wanted: list[str]) -> None:
@@ -115,6 +84,13 @@ def main(folder: Path, shapes: list[str], wanted: list[str]) -> None:
             with traffic(lake) as app, served(app, where="sqlite:///traffic.db") as web:
                 _take(web, of_datasets, folder, shapes)
             shutil.rmtree(lake)
+        if not wanted or set(SHARD_PAGES).intersection(wanted):
+            clock = Clock(time.time())
+            broker = sharded(clock, Unplugged(clock), Unplugged(clock))
+            broker.audit("move", "ada", "growing", {"buckets": "0-99", "to": "b", "says": "begun"})
+            next(Resharding(broker, dict).move(range(100), "b", busy=1.0))
+            with served(broker, where="shards:///shop.toml") as web:
+                _take(web, SHARD_PAGES, folder, shapes)
 
 
 def _work(shop: Shop, over: threading.Event) -> None:
@@ -134,26 +110,49 @@ def _take(
         browser = play.chromium.launch(
             executable_path=shutil.which("chromium"), chromium_sandbox=os.geteuid() != 0
         )
+        blank = browser.new_page()
         for shape in shapes:
             page = browser.new_context(**SHAPES[shape]).new_page()
             page.goto(f"{web.address}/operations?token={web.texts[Role.ADMIN]}")
             for name, path in paths.items():
                 page.goto(web.address + path, wait_until="networkidle" if not seconds else "load")
                 page.wait_for_timeout(1000 * seconds)
-                page.screenshot(path=folder / f"{name}-{shape}.png", full_page=FULL)
+                shot = page.screenshot(full_page=FULL)
+                if KIND == "webp":
+                    shot = _as_webp(blank, shot)
+                (folder / f"{name}-{shape}.{KIND}").write_bytes(shot)
         browser.close()
+
+
+def _as_webp(blank: Page, shot: bytes) -> bytes:
+    """A fifth of the bytes; a page of no site, with no policy, does it."""
+    data = blank.evaluate(
+        """async png => {
+            const image = new Image();
+            image.src = "data:image/png;base64," + png;
+            await image.decode();
+            const canvas = document.createElement("canvas");
+            [canvas.width, canvas.height] = [image.width, image.height];
+            canvas.getContext("2d").drawImage(image, 0, 0);
+            return canvas.toDataURL("image/webp", 0.8);
+        }""",
+        b64encode(shot).decode(),
+    )
+    return b64decode(data.partition(",")[2])
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument(
-        "wanted", nargs="*", help="light, dark, phone or phone-dark; names of pages; full"
+        "wanted", nargs="*", help="light, dark, phone or phone-dark; names of pages; full; webp"
     )
     given = parser.parse_args()
     FULL = "full" in given.wanted  # pyright: ignore[reportConstantRedefinition]
+    if "webp" in given.wanted:
+        KIND = "webp"  # pyright: ignore[reportConstantRedefinition]
     main(
         given.folder,
         [each for each in given.wanted if each in SHAPES] or list(SHAPES),
-        [each for each in given.wanted if each not in {*SHAPES, "full"}],
+        [each for each in given.wanted if each not in {*SHAPES, "full", "webp"}],
     )
