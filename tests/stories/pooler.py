@@ -8,6 +8,7 @@ people run: what somebody prepares or sets there, the next one finds.
 from __future__ import annotations
 
 import queue
+import re
 import selectors
 import socket
 import struct
@@ -17,6 +18,13 @@ from contextlib import suppress
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
+# What a proxy that watches its clients keeps a session for, until they leave.
+_PINS = re.compile(
+    rb"(?:--[^\n]*\n|\s)*(?:listen\b|prepare\b|set\s+(?!local\b|transaction\b|constraints\b)"
+    rb"|create\s+temp|declare\b[^;]*with\s+hold)"
+    rb"|.*\bpg_(?:try_)?advisory_lock",
+    re.IGNORECASE | re.DOTALL,
+)
 _NO_ENCRYPTION = {80877103, 80877104}  # requests for TLS and GSSAPI
 _CANCEL = 80877102
 
@@ -81,6 +89,7 @@ class Pooler:
         port = self._listener.getsockname()[1]
         self.url = urlunsplit(parts._replace(netloc=f"{parts.username}@127.0.0.1:{port}"))
         self.lent = 0
+        self.pins: set[str] = set()  # words of clients that pin a session to them
         self.clients = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -157,9 +166,17 @@ class Pooler:
         for kind, message in said.feed(data):
             if kind == b"X":
                 return None
+            self._note_pin(kind, message)
             session.line.sendall(message)
             expected += kind in (b"S", b"Q")
         return expected
+
+    def _note_pin(self, kind: bytes, message: bytes) -> None:
+        if kind not in (b"P", b"Q"):
+            return
+        name, _, words = message[5:].partition(b"\0") if kind == b"P" else (b"", b"", message[5:])
+        if name or _PINS.match(words):
+            self.pins.add(words.partition(b"\0")[0].decode(errors="replace").strip()[:100])
 
     def close(self) -> None:
         self._listener.close()

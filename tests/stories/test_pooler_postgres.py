@@ -49,6 +49,7 @@ class PgBouncer:
         )
         user = ["-u", "nobody"] if os.geteuid() == 0 else []
         folder.chmod(0o755)
+        self.pins: set[str] = set()  # it does not say
         self._process = subprocess.Popen([str(PGBOUNCER), "-q", *user, str(settings)])
         self.url = f"postgresql://postgres@127.0.0.1:{port}/{database}"
         eventually(lambda: _listens(port))
@@ -71,11 +72,16 @@ def trusting() -> Iterator[Server]:
 
 
 @pytest.fixture(params=POOLERS)
-def pooler_url(request, trusting, tmp_path) -> Iterator[str]:
+def pooler(request, trusting, tmp_path) -> Iterator[Pooler | PgBouncer]:
     url = trusting.create_database()
     pooler = Pooler(url) if request.param == "ours" else PgBouncer(url, tmp_path)
-    yield pooler.url
+    yield pooler
     pooler.close()
+
+
+@pytest.fixture
+def pooler_url(pooler) -> str:
+    return pooler.url
 
 
 @pytest.fixture
@@ -85,7 +91,7 @@ def pooled(pooler_url, tmp_path) -> Iterator[Story]:
     story.close()
 
 
-def test_the_whole_life_of_jobs(pooled):
+def test_the_whole_life_of_jobs(pooled, pooler):
     """A53: nobody can listen through it, so that no hint ever comes."""
     nap, nap_async = pooled.task("nap"), pooled.task("nap_async")
     batch = nap.enqueue_many([(n,) for n in range(1000)], id="import")
@@ -107,6 +113,7 @@ def test_the_whole_life_of_jobs(pooled):
     fleet.signal(signal.SIGTERM)
     assert fleet.wait() == 0, fleet.output()
     assert "ERROR" not in fleet.output()
+    assert pooler.pins == set()
 
 
 def test_a_pause_that_nobody_can_be_told_of_is_obeyed(pooled):
@@ -128,7 +135,7 @@ def test_a_pause_that_nobody_can_be_told_of_is_obeyed(pooled):
         eventually(lambda before=count: len(pooled.ledger("nap")) > before + 20)
 
 
-def test_every_verb(pooler_url):
+def test_every_verb(pooler, pooler_url):
     app = App(f"{pooler_url}?pooler=true")
     broker, clock = app.broker, app.broker.clock
     jobs = [*some_jobs(clock, 5), *some_jobs(clock, 5, tags={"a": "b"})]
@@ -159,6 +166,7 @@ def test_every_verb(pooler_url):
     transaction.rollback()
     broker.prune(clock.now() - 100)
     app.close()
+    assert pooler.pins == set()
 
 
 def test_without_the_option_it_is_said_once_and_then_goes_on(pooler_url):
@@ -202,7 +210,7 @@ def drain(app: App) -> list[str]:
         ran += [job.id for job in jobs]
 
 
-def test_a_worker_without_the_option_works_all_the_same(pooler_url, tmp_path):
+def test_a_worker_without_the_option_works_all_the_same(pooler, pooler_url, tmp_path):
     with closing(Story(tmp_path, pooler_url)) as story:
         fleet = story.start(processes=2)
         handles: list[Handle] = []
@@ -213,6 +221,8 @@ def test_a_worker_without_the_option_works_all_the_same(pooler_url, tmp_path):
         assert [handle.result(timeout=60) for handle in handles] == list(range(30))
         assert story.counted() == {}
         assert fleet.process.poll() is None
+    if isinstance(pooler, Pooler):  # which names what it heard
+        assert pooler.pins != set()
 
 
 def test_a_retry_and_a_put_back_through_it(pooler_url):
