@@ -362,6 +362,7 @@ def test_every_verb_that_changes_something_needs_more_than_a_viewer():
         verb for verb, needs in OPERATIONS.items() if needs.role > Role.VIEW
     }
     assert {verb for verb, needs in OPERATIONS.items() if needs.role is Role.ADMIN} == {
+        "adopt",
         "block",
         "unblock",
     }
