@@ -47,6 +47,21 @@ def said(app):
     return [(row["schedule"], row["says"], row.get("slots", 1)) for row in rows if "slot" in row]
 
 
+def test_a_turn_without_patience_leaves_the_rest_for_the_next(app, clock):
+    """A worker with many due schedules goes on claiming and renewing in between."""
+
+    @app.task(name="task")
+    def task() -> None: ...
+
+    for name in ("first", "second", "third"):
+        app.schedules.put(name, task, every=timedelta(hours=6))
+    timetable = a_timetable(app)
+    timetable.turn()
+    clock.advance(hours=7)
+
+    assert [timetable.turn(patience=-1.0) for _ in range(4)] == [1, 1, 1, 0]
+
+
 # In the code
 
 
