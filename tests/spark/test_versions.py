@@ -29,7 +29,7 @@ def python_of(minor: str) -> Path:
 
 
 # REQUIREMENTS S27
-@pytest.mark.timeout(600)  # all of Spark, begun anew
+@pytest.mark.timeout(1500)  # all of Spark, begun anew
 @pytest.mark.parametrize(
     "minor",
     [FLOOR, *(pytest.param(each, marks=pytest.mark.spark_versions) for each in ("4.1", "4.2"))],
@@ -51,7 +51,7 @@ def test_a_little_of_everything(minor: str, tmp_path: Path):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=580,
+        timeout=1480,
         check=False,
     )
 
