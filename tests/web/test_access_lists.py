@@ -326,3 +326,9 @@ def test_a_value_of_the_claim_may_have_a_list():
     ):
         with pytest.raises(Refused, match=says):
             parse_oidc({**table, "only": wrong}, None)
+
+
+def test_a_list_without_a_token_is_not_taken_for_one():
+    """It would be a token that anybody can guess, and that sees everything."""
+    with pytest.raises(Refused, match="FILE: ada has an access list and no token after it"):
+        parse_tokens("ada:operate:queue=mail&queue=letters&queue=invoices&app=shop", "FILE")

@@ -83,6 +83,8 @@ def parse_tokens(text: str, where: str) -> list[Token]:
                 "and admin"
             )
         name, only = match["name"], match["only"]
+        if only is None and match["secret"].startswith(("queue=", "app=")):
+            raise Refused(f"{where}: {name} has an access list and no token after it")
         listed = None if only is None else parse_access_list(only, f"{where}: {name}")
         tokens.append(Token(name, role, hash_in(match["secret"], name, where), listed))
     if not tokens:
